@@ -1,6 +1,6 @@
-"""Token ids in, token ids out: planning, masks, cache and the decode loop.
+"""The runtime: takes token ids, plans, masks, caches and decodes, returns token ids.
 
-Nothing here knows text, types or schemas.
+It knows no text, types or schemas.
 """
 
 import sys
@@ -8,5 +8,5 @@ import sys
 from schemax.processors import share_processors
 
 if "torch" not in sys.modules:
-    # It reads the environment once, when it is imported.
+    # torch reads the environment once, on import.
     share_processors()

@@ -1,6 +1,6 @@
-"""The parts of a model: its layers, its positions, and what keeps it from decoding in sequence.
+"""The architecture of a model: its layers, its positions, and any obstacle to in-sequence decoding.
 
-Read off the configuration and the code, without running the model; `self_test` runs it.
+It is read off the configuration and the code, without running the model; `self_test` runs it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _ATTENTION = {"full_attention", "attention", "sliding_attention", "chunked_atten
 class Architecture:
     """A causal language model's parts.
 
-    layer_counts: how many layers of each kind.
+    layer_counts: the number of layers by kind.
     heads: such as "GQA 16/8"; position_encoding: such as "rotary (llama3)".
-    spans: what attention layers of each kind see, by position id.
-    switch: the position id at which longrope goes over to its long factors; None without.
-    max_positions: position ids that the model can take; None without a bound.
-    max_tokens: tokens of one prompt beyond which attention goes by the order of arrival.
-    state_name: the argument that carries what has been read so far.
-    takes_positions: whether position ids can be given.
-    uneven_steps: whether recurrent layers clamp their time steps when they read several tokens, but
-        not when they read one, as transformers has it for some; results then depend a little on how
-        a text is cut into passes.
+    spans: the position ids that attention layers of each kind see.
+    switch: the position id at which longrope switches to its long factors; None without longrope.
+    max_positions: the position ids that the model takes; None without a bound.
+    max_tokens: the tokens of a prompt beyond which attention depends on the order of arrival.
+    state_name: the argument that carries the cache or recurrent state.
+    takes_positions: whether the model takes position ids.
+    uneven_steps: whether recurrent layers clamp time steps when they read several tokens, but not
+        when they read one, as some do in transformers; results then depend slightly on how a text
+        is cut into passes.
     obstacle: why the model cannot decode in sequence, as "it ..."; None if it can.
     """
 
@@ -50,9 +50,9 @@ class Architecture:
 
 
 def examine(model: Any) -> Architecture:
-    """Reads a transformers model's configuration and signatures.
+    """Reads the architecture off a transformers model's configuration and signatures.
 
-    Raises ModelError for a context of no positions.
+    Raises ModelError for a configuration whose context has no positions.
     """
     config = model.config.get_text_config()
     parameters = inspect.signature(type(model).forward).parameters
@@ -75,9 +75,9 @@ def examine(model: Any) -> Architecture:
 
 
 def state_name(model: Any) -> str | None:
-    """The argument, and the part of the output, that carries what has been read; None without.
+    """The name, as argument and in the output, of the cache or recurrent state; None without one.
 
-    transformers calls it `cache` for most models from 5.24 on; models differed before.
+    From transformers 5.24 on most models call it `cache`; models differed before.
     """
     parameters = inspect.signature(type(model).forward).parameters
     names = ("cache", "past_key_values", "cache_params", "state")
@@ -85,9 +85,9 @@ def state_name(model: Any) -> str | None:
 
 
 def decoder_of(model: Any) -> Any:
-    """The part below the output head."""
+    """The part of a model below the output head."""
     found = model.get_decoder() if hasattr(model, "get_decoder") else model.base_model
-    # Llama 4's text model takes itself for its decoder.
+    # Llama 4's text model names itself as its decoder.
     return getattr(model, "model", model.base_model) if found is model else found
 
 
@@ -125,7 +125,7 @@ def _obstacle(model: Any, config: Any, kinds: dict[str, int]) -> str | None:
 
 
 def _spans(config: Any) -> dict[str, Span]:
-    """Layer kinds as masks are keyed, and how far back each sees."""
+    """The spans by layer kind, named as the keys of masks."""
     window, chunk = _window(config), getattr(config, "attention_chunk_size", None)
     kinds = set(getattr(config, "layer_types", None) or ()) & _ATTENTION
     if not kinds:
@@ -162,7 +162,7 @@ def _max_positions(config: Any) -> int | None:
 
 
 def _max_tokens(config: Any) -> int | None:
-    """Llama 4 scales its attention by the order of arrival, from `floor_scale` tokens on."""
+    """The tokens from which attention depends on the order of arrival: Llama 4's `floor_scale`."""
     if not getattr(config, "attn_temperature_tuning", False):
         return None
     found: int | None = getattr(config, "floor_scale", None)
@@ -203,7 +203,7 @@ def _position_encoding(model: Any, config: Any) -> str:
 
 
 def _rope_types(parameters: Any) -> Iterator[str]:
-    """All scaling types in use; some models keep one set of parameters per layer kind."""
+    """Yields all scaling types; some models have parameters for each layer kind."""
     if isinstance(parameters, dict):
         for key, value in parameters.items():
             if key in ("rope_type", "type") and isinstance(value, str):

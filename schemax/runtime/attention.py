@@ -1,8 +1,8 @@
-"""Attention over segments: what a token sees lies in several places, and is not copied together.
+"""Attention over segments: the keys that a token sees stay in several places, uncopied.
 
-The instruction is shared by all documents, a document by all its slots, and a slot's own tokens lie
-apart. Each segment is attended by itself and the results are merged by their log-sum-exps, which
-gives the softmax over all of it (Hydragen, arXiv 2402.05099, section 3.1).
+All documents share the instruction, all slots of a document share the document, and a slot's own
+tokens are stored apart. Each segment is attended by itself, and the results are merged by their
+log-sum-exps, which gives the softmax over all keys (Hydragen, arXiv 2402.05099, section 3.1).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from schemax.runtime.kv_pool import KVLayer, rows_of
 from schemax.runtime.masks import Mask
 
 NAME = "schemax"
-"""What transformers knows this attention by."""
+"""The name of this attention in transformers."""
 
 
 def attend_segments(
@@ -40,11 +40,11 @@ def attend_segments(
     prefers_flex: bool = False,
     chains: Chains | None = None,
 ) -> Tensor:
-    """(T, H, D) queries -> (T, H, Dv), over all segments that each of them is in.
+    """(T, H, D) queries -> (T, H, Dv), each over all segments that it is in.
 
-    segments: with their masks, by type of layer; layer_type: the layer's place among these types.
+    segments: each with its masks, one per type of layer; layer_type: the place of the layer's type.
     sinks: (H,) scores of a key without a value (gpt_oss). prefers_flex: see `attend`.
-    chains: what is compiled instead of left to kernels, if anything is.
+    chains: compiled chains in the place of kernels; None for kernels alone.
     """
     out = total = None
     for segment, masks in segments:
@@ -91,17 +91,17 @@ def attend_segments(
 def _take_up(
     out: Tensor, total: Tensor, targets: Any, merge: Callable[..., None], *given: Any
 ) -> None:
-    """Has results taken up at their targets; see `merge_in` and `own_in`."""
+    """Merges results into the targets' rows; see `merge_in` and `own_in`."""
     mine, sums = out[targets], total[targets]
     merge(mine, sums, *given)
-    if not isinstance(targets, slice):  # copies of places that lie apart
+    if not isinstance(targets, slice):  # indexing by an array has made copies
         out[targets], total[targets] = mine, sums
 
 
 def merge_in(
     out: Tensor, total: Tensor, found: Tensor, weight: Tensor, real: Tensor | None
 ) -> None:
-    """Takes results of a segment up into those of others, in place.
+    """Merges the results of a segment into the results of others, in place.
 
     out, total: (t, H, Dv) and (t, H) log-sum-exps. found, weight: (B * n, H, Dv) and (B * n, H), of
     which t are `real`, see `KVSegment`.
@@ -124,13 +124,13 @@ def own_in(
     added: Tensor | None,
     scale: float,
 ) -> None:
-    """Takes slots' own tokens up into results, in place: `attend` and `merge_in` of an OWN segment.
+    """Attends slots' own tokens and merges the results in place: `attend` and `merge_in` of OWN.
 
-    Compiled, keys and values are read where they lie, and nothing is copied together.
+    Compiled, it reads keys and values where they are stored, without copies.
 
-    out, total: (t, H, Dv) and (t, H). query: (T, H, D), of which `queries`, (t,), is one of each
-    slot. keys, values: the pool, (N, Hk, D) and (N, Hk, Dv). places: (t, M). added: (t, M), to
-    scores.
+    out, total: (t, H, Dv) and (t, H). query: (T, H, D); queries: (t,) one place of each slot.
+    keys, values: the pool, (N, Hk, D) and (N, Hk, Dv). places: (t, M) in the pool. added: (t, M),
+    added to scores.
     """
     kv_heads = keys.shape[1]
     grouped = query[queries].view(len(queries), 1, kv_heads, -1, query.shape[2]).float()
@@ -156,13 +156,13 @@ class Chains(NamedTuple):
 
 
 def compiled_chains() -> Chains:
-    """For any number of tokens."""
+    """Compiles the chains for any number of tokens."""
     return Chains(*(torch.compile(chain, dynamic=True) for chain in (merge_in, own_in)))
 
 
-# What the pass under way attends to, by thread: an extractor may serve several.
+# The pass under way, by thread: several threads may share an extractor.
 under_way = threading.local()
-# What a configuration named before it named this attention, by id, while a pass is under way.
+# The attention that a configuration, by id, named before the pass under way replaced it.
 replaced: dict[int, str] = {}
 
 
@@ -176,10 +176,10 @@ def segment_attention(
     dropout: float = 0.0,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' attention function.
+    """Attends segments, in the signature of transformers' attention functions.
 
     attention_mask: its width names the layer's kind; see `markers`. Another thread that runs the
-    same model meanwhile, without a pass of ours, gets the attention that the model was loaded with.
+    same model meanwhile, outside our passes, gets the attention that the model was loaded with.
     """
     cache = getattr(under_way, "cache", None)
     loaded_with = replaced.get(id(module.config))
@@ -217,13 +217,13 @@ def segment_attention(
 
 
 def markers(count: int, device: torch.device) -> list[Tensor]:
-    """Stand-ins for masks, that models hand to their layers: as wide as the kind's number, from 1.
+    """Stand-ins for masks, which models pass to layers: as wide as the kind's number, from 1 on.
 
-    Four dimensions, so that transformers takes them for finished masks.
+    They have four dimensions, so that transformers takes them for finished masks.
     """
     return [torch.ones(1, 1, 1, kind + 1, dtype=torch.bool, device=device) for kind in range(count)]
 
 
 AttentionInterface.register(NAME, segment_attention)
-# Added to scores: whichever attention another thread then takes, it can take this mask.
+# An additive mask, which every attention takes that another thread may then run.
 AttentionMaskInterface.register(NAME, eager_mask)

@@ -1,7 +1,7 @@
-"""The backends of attention, best first: which kernel there is, and what each can take.
+"""The backends of attention, best first: kernels, and the inputs that each can take.
 
-Kernels of CUDA are tried beside `kernels.plain` once, on the device, before the first use, and are
-left out where they fail or differ.
+Before its first use on a device, a CUDA kernel is compared with `kernels.plain`, and left out where
+it fails or differs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from schemax.runtime.masks import Mask
 
 logger = logging.getLogger(__name__)
 
-# Queries, or keys, that are few.
+# The number up to which queries, or keys, are few.
 _FEW = 128
-# Errors of a kernel that is tried beside `plain`, whose outputs are about 1.
+# The largest error of a kernel against `plain`, whose outputs are about 1.
 _WRONG = 0.05
 
 
@@ -30,11 +30,11 @@ _WRONG = 0.05
 class Backend:
     """A kernel, and the queries, keys and masks that it can take.
 
-    device: the type of device; None: any. softcaps: whether it caps scores. masks: whether it takes
-    every mask, or only those that show the first keys. half: whether it takes half precision alone.
-    equal_sizes: whether heads of keys and of values must be equally large. long: whether it is
-    worth its start for many queries or keys alone. on_request: whether it is left to models that
-    were loaded with it, and to soft caps.
+    device: the type of device; None: any. softcaps: True if it caps scores. masks: True if it takes
+    every mask, False if only masks that show the first keys. half: True if it requires half
+    precision. equal_sizes: True if heads of keys and values must be equally large. long: True if it
+    pays off for many queries or keys alone. on_request: True if it is used only for models that
+    were loaded with it, and for soft caps.
     """
 
     kernel: Kernel
@@ -71,7 +71,7 @@ class Backend:
 BACKENDS = (
     Backend(flex, "cuda", softcaps=True, long=True, on_request=True),
     Backend(flash_on_cpu, "cpu", equal_sizes=True),
-    # Of few keys as well, since products would copy them before they multiply them.
+    # For few keys, too: products would copy them before they multiply them.
     Backend(varlen, "cuda", masks=False, half=True),
     Backend(efficient, "cuda", long=True),
     Backend(plain, softcaps=True),
@@ -106,7 +106,7 @@ def _kernel_for(
     *,
     prefers_flex: bool,
 ) -> Kernel:
-    """The first kernel of the table that takes tensors like these, and works."""
+    """The first kernel of the table that takes tensors like these and works."""
     sizes = query.shape[-1], value.shape[-1]
     is_requested = prefers_flex or softcap is not None
     for backend in BACKENDS:
@@ -118,7 +118,7 @@ def _kernel_for(
 
 
 def _is_long(query: Tensor, key: Tensor) -> bool:
-    """True if a kernel is worth it: many groups of a few queries and keys are matrix products."""
+    """True if there are enough queries or keys for a kernel; fewer are left to matrix products."""
     count, keys = query.shape[1], key.shape[2]
     if query.dtype != torch.float32:
         return count > 1 or keys > _FEW
@@ -129,7 +129,7 @@ def _is_long(query: Tensor, key: Tensor) -> bool:
 def _works(
     kernel: Kernel, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
 ) -> bool:
-    """True if a kernel of CUDA gives what `plain` gives, for heads of these sizes; says so once."""
+    """True if a CUDA kernel agrees with `plain` for heads of these sizes; logs the result once."""
     made = torch.Generator().manual_seed(0)
 
     def random(*shape: int) -> Tensor:
@@ -153,7 +153,7 @@ def _works(
             for got, right in zip(found, expected, strict=True):
                 if not bool(((got.float() - right.float()).abs() <= _WRONG).all()):
                     raise ValueError("its results differ from those of matrix products")
-    except Exception as error:  # whatever a kernel does that this device or release lacks
+    except Exception as error:  # a kernel may raise anything where the device or release lacks it
         if is_out_of_memory(error):
             raise
         reason = str(error).strip().partition("\n")[0] or type(error).__name__

@@ -1,15 +1,15 @@
 """A batch: all tokens of one forward pass in one row, and the segments that they attend to.
 
-What a token sees lies in segments:
+A token attends to these segments:
 
-- PREFIX, the instruction: the same for all, one product for the whole pass;
-- FRESH, its own entering document, up to itself, out of this very pass;
-- DOCUMENTS, its request's row of the document store, up to where its slot sees it; slots that see
-  each other's values have these in the row, too;
-- OWN, its slot's own tokens, up to itself, out of the KV pool.
+- PREFIX: the instruction, shared by all tokens: one product for the whole pass;
+- FRESH: its document, up to the token itself, if the document enters in this pass;
+- DOCUMENTS: its request's row of the document store, as far as its slot sees it; the row also holds
+  values of slots that see each other's values;
+- OWN: its slot's own tokens, up to the token itself, in the KV pool.
 
 Linear layers see no padding; attention pads within a segment, where documents of a pass, or slots
-of a document, differ in number. A batch is plain data, and goes to the device in one copy.
+of a document, differ in length. A batch is plain data, and goes to the device in one copy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OWN_ONLY = 1 << 32
 
 
 class Kind(Enum):
-    """The place where a segment's keys and values lie; see the module."""
+    """The kind of a segment, by where its keys and values are stored; see the module."""
 
     PREFIX = auto()
     FRESH = auto()
@@ -39,22 +39,23 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KVSegment:
-    """Queries of a pass, in B groups of up to n, and the M keys that a group may see.
+    """The queries of a pass, in B groups of up to n, and the M keys that a group may see.
 
     Index arrays are numpy's on the host and tensors on the device.
 
-    queries: (B, n) places in the pass, padded with any; None: all T of them, as one group.
-    real: (t,) where the real ones lie in the flattened (B * n); None: all of them.
-    targets: the t places in the pass that the results are for: a slice, or (t,).
-    comes_first: whether this segment, with the others that say so, is computed first and covers all
-        T queries: there is nothing to merge with.
-    prefix: the handle of a PREFIX. rows: how many rows of the store DOCUMENTS takes.
+    queries: (B, n) places in the pass, padded with any place; None: all T places, as one group.
+    real: (t,) the places of queries that are no padding in the flattened (B * n); None: all.
+    targets: the t places in the pass that get the results: a slice, or (t,).
+    comes_first: whether this segment is computed first. All such segments together cover the T
+        queries once, so there is nothing to merge with.
+    prefix: the handle of a PREFIX. rows: the number of the store's rows in DOCUMENTS.
     length: M of PREFIX and DOCUMENTS. pool: (B, M) places in the KV pool of OWN.
-    causal: each query sees as many keys as its place in the group, itself included.
-    visible: (B, 1 or n) how many keys a query sees; None: all, or what else is said here.
-    labels: (B, M) which slot a FRESH token belongs to: -1 for all slots, -2 for padding.
-    orders, own_orders: (B, M) and (B, n) of slots that see the values of earlier ones.
-    query_positions, key_positions: (B, n) and (B, M), for layers that do not see all.
+    causal: whether each query sees as many keys as its place in the group, itself included.
+    visible: (B, 1 or n) the number of keys that a query sees; None: all, unless another field
+        hides some.
+    labels: (B, M) the slot that a FRESH token belongs to: -1 for all slots, -2 for padding.
+    orders, own_orders: (B, M) and (B, n) orders of slots that see the values of earlier ones.
+    query_positions, key_positions: (B, n) and (B, M), for layers that do not see all keys.
     """
 
     kind: Kind
@@ -79,12 +80,12 @@ class KVSegment:
 class KVWrite:
     """Destinations of the keys and values of a pass.
 
-    prefix: the handle of an instruction that this pass reads, and nothing else; -1 for none.
-    fresh: (W, C) the places of what is read together, padded with any.
-    rows: (W,) those of entering requests, which get the first `stem_width` columns of `fresh`.
+    prefix: the handle of the prefix, if the pass reads nothing else; -1 for none.
+    fresh: (W, C) places in the pass of the entering documents' tokens, padded with any place.
+    rows: (W,) rows of entering requests, which get the first `stem_width` columns of `fresh`.
     num_rows, row_width: the extent of the document store.
-    slot_mapping: (t,) places in the KV pool of the last t tokens; pool_size: of the pool.
-    row_mapping, column_mapping: (t,) the same, of tokens that go into rows of the document store.
+    slot_mapping: (t,) places in the KV pool for the last t tokens; pool_size: the pool's size.
+    row_mapping, column_mapping: (t,) rows and columns of the document store for the last t tokens.
     """
 
     prefix: int = -1
@@ -104,8 +105,8 @@ class Places:
     """Places that the scheduler has allotted to the tokens of slots in the next pass.
 
     counts: (S,) tokens of each growing slot; columns: (E,) each token's place in its slot.
-    pool: (E,) places in the KV pool, or None where tokens go into rows: then (t,) rows and columns
-    of the tokens of slots that entered earlier.
+    pool: (E,) places in the KV pool; None where tokens go into rows of the document store.
+    rows, row_columns: (t,) the places there, for slots that entered earlier.
     """
 
     counts: Ints
@@ -120,7 +121,7 @@ class Batch:
     """T tokens of one forward pass.
 
     input_ids, position_ids: (T,). selection: (S,) places whose logits the growing slots choose by.
-    segments: what the tokens attend to. write: where their keys and values go.
+    segments: the keys that the tokens attend to. write: the destinations of keys and values.
     use_long_rope: whether longrope takes its long factors. furthest: the largest position id.
     """
 
@@ -133,7 +134,7 @@ class Batch:
     furthest: int
 
     def to(self, device: Any) -> Batch:
-        """The batch with its arrays as tensors on the device, all in one copy."""
+        """Copies all arrays to the device at once; returns the batch with tensors for arrays."""
         parts: list[Any] = [self, self.write, *self.segments]
         arrays = [_arrays_of(part) for part in parts]
         tensors = iter(stage([array for own in arrays for array in own.values()], device))

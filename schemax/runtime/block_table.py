@@ -14,8 +14,8 @@ from schemax.runtime.slot_table import SlotTable, grown
 class BlockTable:
     """Places in the KV pool of the slots of a table.
 
-    blocks: (slots, tokens) the place of each of a slot's tokens; what a slot shares with another
-    one stands in the rows of both.
+    blocks: (slots, tokens) the place of each token of a slot; tokens that two slots share stand in
+    the rows of both.
     """
 
     def __init__(self, table: SlotTable) -> None:
@@ -26,7 +26,7 @@ class BlockTable:
 
     @property
     def size(self) -> int:
-        """Places that the pool has."""
+        """The number of the pool's places."""
         return self._places.size
 
     @property
@@ -34,7 +34,7 @@ class BlockTable:
         return self._places.num_taken
 
     def place(self, slots: Ints, counts: Ints, columns: Ints) -> Ints:
-        """Gives (E,) new tokens of (S,) slots their places.
+        """Allots places to (E,) new tokens of (S,) slots.
 
         counts: (S,) tokens of each slot; columns: (E,) a token's place in its slot.
         """
@@ -45,17 +45,17 @@ class BlockTable:
         return places
 
     def of(self, slot: int) -> Ints:
-        """Places of what a slot has read, which are kept for slots that share them."""
+        """The places of a slot's tokens, which are kept from now on for slots that share them."""
         self._sharing.add(slot)
         return self.blocks[slot, : self._table.num_kv[slot]].copy()
 
     def begin(self, slot: int, places: Ints) -> None:
-        """Has a slot share what another one has read."""
+        """Begins a slot with places that it shares with another one."""
         self._reserve(len(places))
         self.blocks[slot, : len(places)] = places
 
     def share(self, copies: Ints) -> None:
-        """Has copies share all that slots have: (n, 2) a slot, and its copy."""
+        """Makes copies share all places of their slots. copies: (n, 2) a slot, and its copy."""
         self._reserve(1)
         for slot, copy in copies.tolist():
             self.blocks[copy] = self.blocks[slot]
@@ -63,7 +63,7 @@ class BlockTable:
             self._sharing.add(slot)
 
     def free(self, done: Ints) -> Iterator[tuple[int, Ints]]:
-        """Gives back the places of slots that are done; yields those that others share, by slot."""
+        """Frees the places of slots that are done; yields, by slot, places that others share."""
         if not len(done):
             return
         table = self._table
@@ -78,7 +78,7 @@ class BlockTable:
         self._places.give(blocks[own])
 
     def give(self, places: Ints) -> None:
-        """Gives back places that were kept for slots that shared them."""
+        """Frees places that were kept for slots that shared them."""
         self._places.give(places)
 
     def _reserve(self, columns: int) -> None:

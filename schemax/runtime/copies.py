@@ -1,7 +1,7 @@
 """The progress of slots through the texts that they copy from their documents.
 
-Which tokens go on with a text is its `tokens.CopyReader`'s business. A slot that has one is bound
-until its text is whole, or nothing that its grammar allows goes on with it.
+A `tokens.CopyReader` tells which tokens continue a text. A slot that has a reader is bound until
+its text is whole, or its grammar allows no token that continues it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ class Copies:
         return bool(self._bound)
 
     def begin(self, slot: int, copying: Any, source: CopySource, begun: Ids) -> None:
-        """begun: what stands there already; nothing is bound that the document does not hold."""
+        """Binds a slot, unless the document lacks its first tokens, `begun`."""
         reader = source.reader(copying)
         state = reader.begin(begun)
         if state is not None and state is not FREE:
             self._bound[slot] = reader, state
 
     def copy(self, slot: int, copy: int) -> None:
-        """Has another slot be bound as this one is."""
+        """Binds a copy of a slot as the slot is bound."""
         if slot in self._bound:
             self._bound[copy] = self._bound[slot]
 
     def end(self, slots: Ints) -> None:
-        """Lets go of slots."""
+        """Forgets slots."""
         for slot in slots.tolist():
             self._bound.pop(slot, None)
 
     def after(self, slots: Ints, ids: Ints) -> tuple[list[int], dict[int, Any]]:
-        """(n,) slots and a token each: the places of those whose tokens do not go on with their
-        texts; and of the others, by slot, what they are behind their tokens, for `move`."""
+        """(n,) slots with a token each -> the places whose tokens do not continue their texts, and
+        the other slots' states behind their tokens, for `move`."""
         refused, moved = [], {}
         bound = self._bound
         for place, (slot, token) in enumerate(zip(slots.tolist(), ids.tolist(), strict=True)):
@@ -57,7 +57,7 @@ class Copies:
         return refused, moved
 
     def move(self, moved: dict[int, Any]) -> None:
-        """Takes tokens for written."""
+        """Moves slots to the states behind tokens that were written; see `after`."""
         for slot, (reader, state) in moved.items():
             if state is FREE:
                 del self._bound[slot]
@@ -65,10 +65,10 @@ class Copies:
                 self._bound[slot] = reader, state
 
     def narrowed(self, slots: Ints, which: Ints, allowed: Sequence[Bits]) -> list[tuple[int, Bits]]:
-        """Narrows what grammars allow to what continues slots' texts: places, and tokens of each.
+        """Narrows the tokens that grammars allow to those that continue slots' texts.
 
-        which: (n,) what each slot is allowed. Where nothing goes on, a slot is bound no longer, and
-        ends if it may.
+        which: (n,) each slot's place in `allowed`. Returns places among the slots, and the tokens
+        for each. If no token is left, the slot is bound no longer, and ends if it may.
         """
         found, known = [], {}
         for place, slot in enumerate(slots.tolist()):

@@ -1,4 +1,4 @@
-"""The rows of the document store: which request has which, and what lies in it."""
+"""The rows of the document store, and the requests that hold them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.tokens import SlotOutput
 
-# The store begins with so many rows, unless documents are long, and grows in width by this factor,
-# because resizing copies everything.
+# The store begins with so many rows, or with so many tokens if documents are long. Its width grows
+# by a factor, since resizing copies everything.
 _FEWEST_ROWS, _FEWEST_TOKENS = 64, 16_384
 GROWTH = 1.25
 
@@ -23,10 +23,10 @@ GROWTH = 1.25
 class RunningRequest:
     """A request in flight.
 
-    row: of the document store. slots: (N,) numbers of its own slots. footprint: tokens that are
-    kept, by a guess. num_growing: slots that grow or wait.
-    filling: of a request whose slots may be followed by others; asked: its slots, by number.
-    outputs: of the own slots of any other request, by place.
+    row: its row of the document store. slots: (N,) numbers of its own slots. footprint: an estimate
+    of the tokens kept. num_growing: the number of slots that grow or wait.
+    filling: for a request whose slots may be followed by others; asked: its slots, by number.
+    outputs: for any other request, outputs of its own slots, by place.
     kept_kv: places in the KV pool of slots that are done, whose follow-ups share them.
     """
 
@@ -54,7 +54,7 @@ class RunningRequest:
         )
 
     def end(self, slot: int, place: int, output: SlotOutput) -> Sequence[AskedSlot]:
-        """Takes up what a slot wrote; the slots that follow."""
+        """Stores a slot's output; returns the slots that follow."""
         if self.filling is None:
             self.outputs[place] = output
             self.num_growing -= 1
@@ -72,12 +72,12 @@ class RunningRequest:
 
 
 class DocumentRows:
-    """The rows of the document store: who has one, and what lies in it.
+    """The rows of the document store: the requests that hold them, and their tokens.
 
-    num_rows, width: the extent of the store. length: (num_rows,) tokens in each row; prefixes:
-    (num_rows, P) handles of what is before it: the instruction, then demonstrations, padded with
-    -1. positions, orders: (num_rows, width) position
-    ids, and which of its request's slots a token belongs to: -1 for all, else by `order`.
+    num_rows, width: the extent of the store. length: (num_rows,) tokens in each row.
+    prefixes: (num_rows, P) handles of the instruction, then of demonstrations, padded with -1.
+    positions, orders: (num_rows, width) position ids, and the order of the slot that a token
+    belongs to, -1 for all slots.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class DocumentRows:
 
     @property
     def num_used(self) -> int:
-        """Rows up to the last one in use."""
+        """The number of rows up to the last one in use."""
         return int(np.flatnonzero(self.length)[-1]) + 1 if self.running else 0
 
     @property
@@ -100,9 +100,9 @@ class DocumentRows:
         return self.num_used > max(8, 2 * len(self.running))
 
     def extent_for(self, request: Request, tokens: int, requests: int) -> tuple[int, int] | None:
-        """(rows, width) of a store that holds a request as well; None if there is no room.
+        """(rows, width) of a store that also holds this request; None if there is no room.
 
-        tokens, requests: how many the store may hold at most.
+        tokens, requests: the most that the store may hold.
         """
         count, rows, width = len(self.running), self.num_rows, self.width
         needed = len(request.stem)
@@ -112,7 +112,7 @@ class DocumentRows:
                 width = int(longest * GROWTH) if rows else longest
             most = max(1, tokens // width)
             if most <= count and width > longest * GROWTH:
-                # Wider than anything in flight, since longer documents have gone through.
+                # Too wide for the documents in flight: longer ones have passed through.
                 width = int(longest * GROWTH)
                 most = max(1, tokens // width)
             fewest = min(_FEWEST_ROWS, max(1, _FEWEST_TOKENS // width))
@@ -120,7 +120,7 @@ class DocumentRows:
         return None if count >= rows else (rows, width)
 
     def take(self, request: Request, prefixes: Sequence[int]) -> int:
-        """The lowest free row, with the request's stem in it, behind prefixes."""
+        """Puts a request's stem, behind prefixes, into the lowest free row; returns the row."""
         row = heapq.heappop(self._free)
         count = len(request.stem)
         self.length[row] = count
@@ -138,8 +138,10 @@ class DocumentRows:
         heapq.heappush(self._free, row)
 
     def resize(self, rows: int, width: int) -> tuple[Ints, int]:
-        """Renumbers rows for a store of another extent. The (r,) old rows that are kept, and the
-        columns of them in use."""
+        """Renumbers rows for a store of another extent.
+
+        Returns the (r,) old numbers of the rows kept, and the number of columns in use.
+        """
         kept = np.array(sorted(self.running), np.int64)
         used = int(self.length.max(initial=0))
         count = len(kept)

@@ -1,4 +1,4 @@
-"""Slots that end before their budgets do, since more of them would be of no use."""
+"""Ends slots that loop before their budgets are spent."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from schemax.runtime.slot_table import SlotTable
 
 
 def end_loops(table: SlotTable, slots: Ints, request_of: Callable[[int], Request]) -> None:
-    """Takes the rest of their budgets from those of the slots that go round in circles.
+    """Cuts the budgets of looping slots to the tokens written.
 
-    Of requests whose slots are retried: without retries a budget is a budget. Given answers are
-    not looked at, nor strict grammars, which allow few values that repeat themselves by mistake.
+    Only slots of requests with retries are cut: without retries a budget is kept. Given answers are
+    exempt, and so are strict grammars, which allow few values that loop by mistake.
     """
     counts = table.step[slots]
     if counts.max(initial=0) < FEWEST_TOKENS:

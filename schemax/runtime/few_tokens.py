@@ -1,4 +1,4 @@
-"""Slots of which a few tokens are allowed: only the logits of these are looked at on the host."""
+"""Slots that may write few tokens: the host reads the logits of these tokens alone."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FewTokens:
-    """Slots that may write few tokens: F tokens, slot by slot, of n slots.
+    """The F allowed tokens of n slots, slot by slot.
 
     ids, owner, logits: (F,) the tokens, the place of each one's slot, and its logit.
-    starts: (n,) where each slot's tokens start.
-    totals: (n,) log-sum-exps of all of a slot's logits.
+    starts: (n,) the place of each slot's first token.
+    totals: (n,) log-sum-exps over all logits of a slot.
     """
 
     ids: Ints
@@ -30,7 +30,7 @@ class FewTokens:
 
 
 def flattened(ids: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
-    """n rows of tokens as one: the tokens, the row of each, and where each row starts."""
+    """Flattens n rows of tokens: (F,) tokens, (F,) the row of each, (n,) the start of each row."""
     counts = np.array([len(some) for some in ids], np.int64)
     none = np.zeros(0, np.int64)
     return (
@@ -41,8 +41,8 @@ def flattened(ids: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
 
 
 def normalised(few: FewTokens) -> tuple[Ints, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """(n,) places of each row's best, (F,) log-probabilities among the few, and (n,)
-    log-sum-exps of their logits."""
+    """(n,) the place of each row's best token, (F,) log-probabilities among the allowed tokens, and
+    (n,) log-sum-exps of their logits."""
     picked, top = best_of(few.logits, few.owner, few.starts)
     shifted = few.logits.astype(np.float64) - top[few.owner]
     mass = np.log(np.add.reduceat(np.exp(shifted), few.starts))
@@ -50,7 +50,7 @@ def normalised(few: FewTokens) -> tuple[Ints, npt.NDArray[np.float64], npt.NDArr
 
 
 def best_of(logits: Floats, owner: Ints, starts: Ints) -> tuple[Ints, Floats]:
-    """(n,) places of each row's first largest logit, and these."""
+    """(n,) the place of each row's first largest logit, and (n,) these logits."""
     top = np.maximum.reduceat(logits, starts)
     best = np.flatnonzero(logits == top[owner])
     picked = np.zeros(len(starts), np.int64)

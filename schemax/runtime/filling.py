@@ -1,8 +1,8 @@
 """The life of a request's slots: asked for, done, followed by others, wave by wave.
 
-A slot that is done may call for follow-ups: the items of a list, what a choice could have been, the
-choice once more as free text. Once all slots are done, the next wave follows. Engine, fork and
-servers ask `Filling.end` what follows, and nothing else decides.
+A slot that is done may call for follow-ups: the items of a list, choices not taken, or the choice
+asked as free text. Once all slots are done, the next wave follows. Engine, fork and servers all ask
+`Filling.end` for the slots that follow.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from schemax.tokens import ChildSlot, CopySource, Role, SlotOutput, SlotSpec
 class AskedSlot:
     """A slot from when it is asked for.
 
-    key: ids behind the stem. budget: tokens, retries included. digest, number: what random numbers
-    depend on. role: see `tokens.Role`; shared: how many of the key's ids its parent has read.
-    place: among the request's own slots, of these and of their free texts; -1 of all others.
-    path: what a slot of a later wave, and its free text, is called. answer: given tokens.
+    key: ids behind the stem. budget: tokens, retries included. digest, number: keys of random
+    numbers. role: see `tokens.Role`. shared: the number of the key's ids that its parent has read.
+    place: the place among the request's own slots, also of a slot's free text; -1 for all others.
+    path: the path of a slot of a later wave, also of its free text. answer: given tokens.
     sources: the slot's document, to copy from; () for none.
-    output, followed: what has become of the slot.
+    output: None until the slot is done. followed: the slots that followed it.
     """
 
     key: Ids
@@ -46,17 +46,17 @@ class AskedSlot:
 
     @property
     def is_named(self) -> bool:
-        """True if those who watch are told of its tokens one by one."""
+        """True if watchers are told the slot's tokens one by one."""
         return self.place >= 0 or bool(self.path)
 
     @property
     def is_whole(self) -> bool:
-        """True if the slot is done, and so are all that followed."""
+        """True if the slot is done, and all slots that followed it."""
         return self.output is not None and all(slot.is_whole for slot in self.followed)
 
     @property
     def whole(self) -> SlotOutput:
-        """The output with those of all slots that followed."""
+        """The output, with the outputs of all slots that followed."""
         assert self.output is not None
         if not self.followed:
             return self.output
@@ -65,10 +65,10 @@ class AskedSlot:
 
 
 class Filling:
-    """A request's slots: those that were asked for, and what was written into them.
+    """The slots of a request, and their outputs.
 
-    follows_branches: whether what choices could have been is asked for.
-    slots: of the wave under way, in order. num_open: slots that are asked for and not done.
+    follows_branches: whether choices not taken are asked for.
+    slots: the slots of the wave under way, in order. num_open: the number of slots not done.
     """
 
     def __init__(self, request: Request, *, follows_branches: bool) -> None:
@@ -84,11 +84,11 @@ class Filling:
 
     @property
     def outputs(self) -> tuple[SlotOutput, ...]:
-        """(N,) outputs of a request that is done, of all waves."""
+        """(N,) outputs of all waves of a request that is done."""
         return self.request.settled(self._earlier)
 
     def end(self, slot: AskedSlot, output: SlotOutput) -> Sequence[AskedSlot]:
-        """Takes up what a slot wrote; the slots that follow, in the order of their turns."""
+        """Stores a slot's output; returns the slots that follow, in the order of their turns."""
         slot.output = replace(output, role=slot.role) if slot.role != "first" else output
         slot.followed = self._follow_ups(slot, output)
         self.num_open += len(slot.followed) - 1
@@ -111,7 +111,7 @@ class Filling:
         return followed
 
     def _next_wave(self) -> list[AskedSlot]:
-        """The slots of the next wave, which begins when all slots before are done."""
+        """Begins the next wave, once all slots are done; returns its slots."""
         before = passes_of(self._earlier)
         wave = (slot.whole for slot in self.slots)
         self._earlier += tuple(
@@ -132,7 +132,7 @@ class Filling:
         sources: tuple[CopySource, ...],
         rest: int = 0,
     ) -> AskedSlot:
-        """rest: of the parent's budget."""
+        """Asks for a child. rest: what is left of the parent's budget."""
         request = self.request
         budget = rest
         if child.k_max is not None:
@@ -152,7 +152,7 @@ class Filling:
 
 
 def child_number(parent: int, rank: int) -> int:
-    """The number of a follow-up, which its random numbers depend on, by its parent's number."""
+    """The number of a follow-up, the key of its random numbers, from its parent's number."""
     return ((parent + 1) * 2**20 + rank) % 2**62
 
 

@@ -1,4 +1,4 @@
-"""FlexAttention as one of attention's kernels; see `kernels`."""
+"""FlexAttention as a kernel of attention; see `kernels`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def flex(
     causal: bool,
     softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """FlexAttention, compiled on accelerators: the one that caps scores, under any mask."""
+    """FlexAttention, compiled on accelerators: the fused kernel that caps scores under any mask."""
     from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
     counts = None if mask is None else mask.counts

@@ -19,14 +19,14 @@ from schemax.runtime.requests import sampling_columns
 from schemax.runtime.sampler import Sampler
 from schemax.runtime.slot_table import SlotTable
 
-# The most shares of a pass. Where more requests than these call for slots, no other enters, so that
-# those in flight stay few.
+# The most shares of a pass. If more requests call for slots, no other request enters, so that few
+# are in flight.
 _MOST_SHARES = 32
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A follow-up in line. kv: (shared,) places in the KV pool of what its parent has read."""
+    """A follow-up in line. kv: (shared,) places in the KV pool of the ids that its parent read."""
 
     running: RunningRequest
     slot: AskedSlot
@@ -34,12 +34,12 @@ class _Waiting:
 
     @property
     def new_ids(self) -> Ids:
-        """The rest of its key, which is still to be read."""
+        """The ids of the key that are still to be read."""
         return self.slot.key[self.slot.shared :]
 
     @property
     def footprint(self) -> int:
-        """Tokens that are kept for the slot, by a guess."""
+        """An estimate of the tokens kept for the slot."""
         return len(self.new_ids) + self.slot.budget // 4
 
 
@@ -47,13 +47,13 @@ class _Waiting:
 class FollowUpQueue:
     """A line of follow-ups for each request.
 
-    keys: of the slots that the next pass takes up, one after the other.
+    keys: the ids that the next pass reads of its follow-ups' keys, slot by slot.
     is_held_up: whether the last pass had no room for a slot within its request's share.
-    footprint: tokens that are kept for slots that were taken up and still grow, by a guess.
+    footprint: an estimate of the tokens kept for follow-ups that have begun and still grow.
     """
 
     _table: SlotTable
-    # Whose turn is next, first.
+    # In the order of turns, the next one first.
     _lines: dict[RunningRequest, deque[_Waiting]] = field(default_factory=dict)
     _footprints: dict[int, int] = field(default_factory=dict)
     footprint: int = 0
@@ -66,7 +66,7 @@ class FollowUpQueue:
         line.append(_Waiting(running, slot, kv[: slot.shared]))
 
     def forget(self, slots: Ints) -> None:
-        """Takes no more account of what is kept for slots that are done."""
+        """Drops the footprints of slots that are done."""
         self.keys = self.keys[:0]
         if self._footprints:
             self.footprint -= sum(self._footprints.pop(slot, 0) for slot in slots.tolist())
@@ -76,16 +76,16 @@ class FollowUpQueue:
         return not self._lines
 
     def share(self, pass_tokens: int, wanted: int) -> int:
-        """Tokens of a pass for each request in line, where a new one waits for so many."""
+        """The tokens of a pass for each request in line. wanted: the tokens of a new request."""
         if not wanted or not self._lines:
             return pass_tokens
         return max((pass_tokens - wanted) // len(self._lines), pass_tokens // _MOST_SHARES)
 
     def take(self, room: int, share: int, alone: bool) -> list[_Waiting]:
-        """The first in each line by turns, as many as a pass has room for.
+        """Takes the first of each line in turn, as many as a pass has room for.
 
-        A request gets no more tokens of the pass than its share, those of its growing slots
-        included; but one slot at least, as all together do, if they are alone.
+        A request gets no more tokens of the pass than its share, tokens of its growing slots
+        included, but at least one slot; so does the queue as a whole, if it is alone.
         """
         taken: list[_Waiting] = []
         used = {each: each.num_growing - len(line) for each, line in self._lines.items()}
@@ -108,12 +108,12 @@ class FollowUpQueue:
         return taken
 
     def cancel(self, rows: Container[int], slots: Ints) -> None:
-        """Lets go of what requests in some rows have called for, whose growing slots are named."""
+        """Drops the follow-ups of the requests in some rows. slots: their growing slots."""
         self._lines = {each: line for each, line in self._lines.items() if each.row not in rows}
         self.forget(slots)
 
     def begin(self, taken: Sequence[_Waiting], sampler: Sampler) -> Ints:
-        """Gives (c,) slots of the table, with their keys still to be read."""
+        """Adds follow-ups to the table, with keys still to be read; returns (c,) slots."""
         table = self._table
         asked = [waiting.slot for waiting in taken]
         requests = [waiting.running.request for waiting in taken]

@@ -1,6 +1,6 @@
-"""Attention's kernels: outputs and log-sum-exps of queries beside keys.
+"""Kernels of attention: (queries, keys, values) -> outputs and log-sum-exps.
 
-Every kernel adds up in float32 and has the signature of `attention_backends.attend`. `plain` is the
+Every kernel sums in float32 and has the signature of `attention_backends.attend`. `plain` is the
 definition, for any device and head; the others are torch's own.
 """
 
@@ -31,7 +31,7 @@ def flash_on_cpu(
     causal: bool,
     _softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """torch's own kernel for CPUs; the public function keeps the log-sum-exps to itself."""
+    """torch's own kernel for CPUs, since its public function does not return log-sum-exps."""
     groups = query.shape[2] // key.shape[1]
     # Few queries a head would waste the kernel: heads that share keys become queries.
     if groups > 1 and query.shape[1] <= 32 and not causal:
@@ -64,7 +64,7 @@ def efficient(
     """torch's memory-efficient kernel for CUDA, of any dtype and under any mask."""
     batch, count, heads, _ = query.shape
     groups = heads // key.shape[1]
-    if causal:  # rows of folded queries would not be in order
+    if causal:  # folding would break the order of queries
         key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
         groups = 1
     queries, bias = _fold(query, groups), None
@@ -87,7 +87,7 @@ def varlen(
     causal: bool,
     _softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """FlashAttention on CUDA, in half precision: keys where they lie, without masks or padding."""
+    """FlashAttention on CUDA, in half precision: keys in place, without masks or padding."""
     from torch.nn.attention import varlen as module
 
     batch, count, heads, _ = query.shape
@@ -99,7 +99,7 @@ def varlen(
     used = None if mask is None else mask.counts
     if used is None and step != length:
         used = _full(batch, length, query.device)
-    # Without splits, results do not depend on the longest row beside them.
+    # Without splits, results do not depend on the longest row of the batch.
     options = {"enable_gqa": heads > key.shape[1], "num_splits": 1, "seqused_k": used}
     taken = {name: value for name, value in options.items() if name in _varlen_takes()}
     out, total = module.varlen_attn(
@@ -120,14 +120,14 @@ def varlen(
 
 @cache
 def _varlen_takes() -> frozenset[str]:
-    """Parameters of this release's function."""
+    """The parameters of the function in this release of torch."""
     from torch.nn.attention.varlen import varlen_attn
 
     return frozenset(inspect.signature(varlen_attn).parameters)
 
 
 def _by_token(part: Tensor) -> tuple[Tensor, int]:
-    """(B, Hk, M, D) -> a view (tokens, Hk, D) of where it lies, and tokens from row to row."""
+    """(B, Hk, M, D) -> a view (tokens, Hk, D) of its memory, and the tokens from row to row."""
     batch, heads, length, size = part.shape
     row, head, token, number = part.stride()
     step, rest = (length, 0) if batch == 1 else divmod(row, token)
@@ -139,7 +139,7 @@ def _by_token(part: Tensor) -> tuple[Tensor, int]:
 
 @lru_cache(maxsize=256)
 def _starts(count: int, step: int, device: torch.device) -> Tensor:
-    """(count + 1,) where rows of equal length begin."""
+    """(count + 1,) the starts of rows of equal length."""
     return torch.arange(0, count * step + 1, step, dtype=torch.int32, device=device)
 
 
@@ -157,7 +157,7 @@ def plain(
     causal: bool,
     softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """Attention by matrix products, on any device and for any head: every kernel's twin."""
+    """Attention by matrix products, on any device and for any head: the reference for kernels."""
     batch, count, heads, _ = query.shape
     kv_heads, length = key.shape[1:3]
     groups = heads // kv_heads
@@ -180,7 +180,7 @@ def plain(
             shown = added if added.shape[1] == 1 else added[:, at : at + rows]
             of_queries.add_(shown[:, None, :, None])
         shares = scores.softmax(dim=-1)
-        # Of the largest score, whose share is far from 0.
+        # From the largest score, whose share is far from 0.
         total = scores.amax(dim=-1) - shares.amax(dim=-1).log()
         outs.append(_unfold((shares @ value.float()).to(value.dtype), groups))
         totals.append(_unfold(total[..., None], groups)[..., 0])

@@ -1,9 +1,9 @@
-"""Keys and values where attention finds them: prefixes, documents' rows, slots' own tokens.
+"""Storage of keys and values: prefixes, rows of documents, slots' own tokens.
 
 Prefixes are computed once and only read afterwards. A request has a row in the document store,
-written when it is read. What belongs to one slot alone lies in a pool, token by token in any order,
-and is freed with the slot. Nothing is concatenated, and nothing moves but to make more room. All
-room begins as zeros: what a mask hides still takes part, with no weight, and must be a number.
+written when its document is read. Tokens of a single slot are in a pool, in any order, and are
+freed with the slot. Nothing is concatenated, and nothing moves except to make more room. Memory
+begins as zeros: masked keys take part with weight 0, and must be finite.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     """The keys and values of one layer.
 
     prefixes: by handle, keys (1, Hk, I, D) and values; documents: (R, Hk, C, D) and values;
-    pool: (places, Hk, D) and values. fresh: of what the pass under way reads together, side by
-    side: (W, Hk, C, D) and values.
+    pool: (places, Hk, D) and values. fresh: (W, Hk, C, D) and values of the documents that the pass
+    under way reads.
     """
 
     is_sliding = False
 
     def __init__(self, cache: KVPool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        # Weakly: what memory ran out for is freed at once, not when a circle is found.
+        # Weakly: after memory runs out, tensors are freed at once, not by the cycle collector.
         self._cache = weakref.ref(cache)
         self.prefixes: dict[int, tuple[Tensor, Tensor]] = {}
         self.documents: tuple[Tensor, Tensor] | None = None
@@ -45,12 +45,12 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self.bytes_per_token = 0
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Nothing to do: what is stored where is known by `store`."""
+        """Does nothing: `store` allocates."""
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Whatever the model would keep, as it is: attention says what is stored; see `store`."""
+        """Returns the model's keys and values unchanged: attention stores them; see `store`."""
         cache = self._cache()
         assert cache is not None
         cache.layer_under_way = self
@@ -75,16 +75,16 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         return _both(self.pool)
 
     def store(self, key: Tensor, value: Tensor, write: KVWrite) -> None:
-        """(1, Hk, T, D) of a pass's tokens, put where the pass says.
+        """Stores (1, Hk, T, D) keys and values of a pass at their destinations.
 
-        Taken from attention's arguments: some models (MLA) hand compressed states to their cache.
+        They are attention's arguments, since some models (MLA) pass compressed states to a cache.
         """
         both = key[0].transpose(0, 1), value[0].transpose(0, 1)
         self.bytes_per_token = sum(
             part.shape[1] * part.shape[2] * part.element_size() for part in both
         )
         if write.prefix >= 0:
-            # Models that project queries, keys and values at once hand out views of all of it.
+            # With a joint projection, keys and values are views that hold queries in memory, too.
             self.prefixes[write.prefix] = (key.contiguous(), value.contiguous())
         if write.fresh is not None:
             # (W, C, Hk, D) -> (W, Hk, C, D)
@@ -122,7 +122,7 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             stored[write.slot_mapping] = part[len(part) - count :]
 
     def resize(self, rows: Tensor, num_rows: int, width: int, used: int) -> None:
-        """Documents into other rows: those of `rows` become 0, 1, ...; `used` columns are kept."""
+        """Moves the documents of `rows` to rows 0, 1, ...; keeps `used` columns."""
         moved = []
         for part in _both(self.documents):
             kept = part[rows, :, :used]
@@ -134,7 +134,7 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self.documents = (moved[0], moved[1])
 
     def get_seq_length(self) -> int:
-        """Always none: positions are given, and what lies in memory says nothing of them."""
+        """Returns 0: the model is given positions, and must not derive them from the cache."""
         return 0
 
     def get_max_length(self) -> int:
@@ -145,7 +145,7 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
 
 def rows_of(part: Tensor, places: Tensor) -> Tensor:
-    """`part[places]`, which takes several times as long on a CPU."""
+    """Returns `part[places]`, several times as fast on a CPU."""
     return part.index_select(0, places.flatten()).view(*places.shape, *part.shape[1:])
 
 
@@ -160,7 +160,7 @@ def _longer(part: Tensor, length: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StagedBatch:
-    """A batch on a device, its segments with their masks by kind of layer."""
+    """A batch on a device: segments with their masks by kind of layer."""
 
     batch: Batch
     segments: Sequence[tuple[KVSegment, tuple[Mask | None, ...]]]
@@ -175,12 +175,12 @@ class KVPool(Cache):
         super().__init__(layers=list(self.kv_layers))
 
     def begin(self, batch: Batch, spans: Sequence[Span]) -> None:
-        """A pass, as the host has it. spans: of each kind of layer."""
+        """Begins a pass. batch: on the host. spans: one for each kind of layer."""
         self._batch, self._spans = batch, spans
         self._staged: dict[torch.device, StagedBatch] = {}
 
     def on(self, device: torch.device) -> StagedBatch:
-        """The pass under way on a device: a model's layers may lie on several."""
+        """The pass under way, staged on a device; a model's layers may be on several."""
         found = self._staged.get(device)
         if found is None:
             batch = self._batch.to(device)
@@ -204,5 +204,5 @@ class KVPool(Cache):
 
     @property
     def bytes_per_token(self) -> int:
-        """Size of one token's keys and values in all layers; 0 before anything was read."""
+        """The bytes of a token's keys and values in all layers; 0 before the first pass."""
         return sum(layer.bytes_per_token for layer in self.kv_layers)

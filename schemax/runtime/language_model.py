@@ -1,4 +1,4 @@
-"""A model of transformers, as both ways of decoding use it."""
+"""`LanguageModel`: a model of transformers, the base of in-sequence decoding and forks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from schemax.runtime.architecture import examine
 from schemax.runtime.limits import bytes_of_pass
 from schemax.runtime.outputs import exceeds
 
-# Batch-mates may have more slots than a prompt has itself.
+# Tokens set aside, since other prompts in the batch may have more slots.
 SLACK = 512
 
 
 class PromptSize(Protocol):
-    """The most that a prompt needs: its largest position id, and tokens; a plan or a request."""
+    """The most position ids and tokens that a prompt, as a plan or a request, needs."""
 
     @property
     def max_position(self) -> int: ...
@@ -30,10 +30,10 @@ class PromptSize(Protocol):
 
 
 class LanguageModel(ABC):
-    """A causal language model whose output head is only computed where it is needed.
+    """A causal language model that computes its output head only at selected places.
 
-    Raises ModelError for a model without such a head, or whose attention would not be computed in
-    full.
+    Raises ModelError for a model without an output head, and for an attention implementation that
+    would leave out the model's cap on scores.
     """
 
     def __init__(self, model: Any) -> None:
@@ -60,15 +60,15 @@ class LanguageModel(ABC):
 
     @property
     def pass_bytes(self) -> int:
-        """Memory that one more token of a pass takes, at most, in bytes."""
+        """The most bytes that one more token of a pass takes."""
         return bytes_of_pass(self.config, self.dtype)
 
     @abstractmethod
     def refusal(self, config: DecodingConfig) -> str | None:
-        """Why the model cannot decode with these settings; None if it can."""
+        """The reason why the model cannot decode with these settings; None if it can."""
 
     def misfit(self, size: PromptSize) -> str | None:
-        """Why a prompt, with its gaps and budgets, exceeds the model; None if it fits."""
+        """The reason why a prompt, gaps and budgets included, does not fit; None if it does."""
         if problem := exceeds(size.max_position + 1, self.max_positions):
             return problem
         tokens, limit = size.max_tokens, self.architecture.max_tokens
@@ -85,7 +85,7 @@ class LanguageModel(ABC):
         return switch is not None and size.max_position >= switch
 
     def _run(self, places: tuple[Tensor, Tensor], **inputs: Any) -> Any:
-        """The model's output, with (1, S, V) logits at S places (rows, columns)."""
+        """Runs the model; its output has (1, S, V) logits at S places (rows, columns)."""
         self._selection.local.places = places
         try:
             return self.model(**inputs)
@@ -94,19 +94,19 @@ class LanguageModel(ABC):
 
 
 class HeadSelection:
-    """Before the output head: (B, Q, H) -> (1, S, H), so that only S rows meet the vocabulary.
+    """A hook before the output head: (B, Q, H) -> (1, S, H), so that it computes S rows only.
 
-    Done here and not by `logits_to_keep`, which means different things in different releases;
-    whatever a model does to its logits afterwards (softcap, scaling) still happens.
+    It replaces `logits_to_keep`, whose meaning changes between releases. Softcaps and scaling of
+    logits behind the head still apply.
     """
 
     def __init__(self) -> None:
-        # One extractor may serve several threads; what a forward pass selects is its own affair.
+        # By thread: several threads may share an extractor.
         self.local = threading.local()
 
     @classmethod
     def of(cls, head: nn.Module) -> HeadSelection:
-        """The one that a head has already, since a model may be wrapped more than once."""
+        """The hook of a head; the existing one if the model was wrapped before."""
         for hook in head._forward_pre_hooks.values():
             if isinstance(hook, HeadSelection):
                 return hook
@@ -126,7 +126,7 @@ class HeadSelection:
 
 
 def _shares(model: Any) -> dict[torch.device, float]:
-    """The share of a model's weights on each device that computes."""
+    """The share of a model's weights on each accelerator; without any, on the CPU."""
     sizes = {next(model.parameters()).device: 1}
     for weights in model.parameters():
         sizes[weights.device] = sizes.get(weights.device, 0) + weights.numel()
@@ -136,7 +136,7 @@ def _shares(model: Any) -> dict[torch.device, float]:
 
 
 def head_of(model: Any) -> Any:
-    """The output head. Raises ModelError where there is none, or where an encoder comes first."""
+    """The output head. Raises ModelError for a model without one, or with an encoder."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     if head is None or getattr(model.config, "is_encoder_decoder", False):
         raise ModelError(

@@ -18,18 +18,18 @@ from schemax.errors import ModelError
 logger = logging.getLogger(__name__)
 
 _CGROUP = Path("/sys/fs/cgroup")
-# Tokens of a pass. On a CPU, where a matrix product is at its best; on a GPU, well beyond that.
+# Tokens of a pass: on a CPU the best size for matrix products, on a GPU well beyond that.
 _PASS_TOKENS = {"cpu": 1_024, "cuda": 8_192}
-# Of the memory that is free: for keys and values, after a pass has its share; and for a pass. The
-# rest is for what grows while it is copied, for prefixes, and for everybody else.
+# Shares of free memory: for keys and values, after a pass has its share; and for a pass. The rest
+# is for copies while stores grow, for prefixes, and for other programs.
 _SHARE = {"cpu": 0.25, "cuda": 0.7}
 _PASS_SHARE = 0.3
 _FEWEST_TOKENS = 64
-# Where a device computes by itself, the host works for one flight while the other's pass runs.
+# On a device apart from the host, the host prepares one flight while the other's pass runs.
 _FLIGHTS = {"cuda": 2}
 FLIGHTS = "SCHEMAX_FLIGHTS"
-"""The environment says how many flights there are, in place of that."""
-# As CUDA, cuBLAS, cuDNN, Triton, MPS, XPU and torch's CPU allocator say it.
+"""The environment variable that sets the number of flights."""
+# Messages of CUDA, cuBLAS, cuDNN, Triton, MPS, XPU and torch's CPU allocator.
 _OUT_OF_MEMORY = re.compile(
     "out[ _]of[ _]([a-z]+[ _])?memory|alloc(ation)?_failed|can't allocate memory", re.IGNORECASE
 )
@@ -38,11 +38,11 @@ _BACKOFF, _LONGEST_BACKOFF = 16, 1024
 
 
 class Sized(Protocol):
-    """The memory that a model takes.
+    """A model, as far as its memory goes.
 
-    shares: of its layers, by device. bytes_per_token: of keys and values; pass_bytes: of a pass,
-    per token; most_tokens: of one pass, None without a bound. is_sharded: whether other processes
-    hold parts of it, which have to take the same passes.
+    shares: the share of its layers by device. bytes_per_token: bytes of a token's keys and values.
+    pass_bytes: bytes of a pass per token. most_tokens: the most tokens of a pass; None without a
+    bound. is_sharded: whether other processes hold parts of it, and so must run the same passes.
     """
 
     device: torch.device
@@ -58,9 +58,10 @@ class Sized(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """documents: in flight; pass_tokens: of a forward pass; capacity: tokens kept.
+    """Limits of decoding.
 
-    flights: groups of documents that take turns, a pass each.
+    documents: the most in flight. pass_tokens: the most tokens of a forward pass. capacity: the
+    most tokens kept. flights: groups of documents that take turns, a pass each.
     """
 
     documents: int
@@ -70,11 +71,11 @@ class Limits:
 
     @classmethod
     def of(cls, model: Sized, config: DecodingConfig) -> Limits:
-        """The limits of free memory; `batch_size` bounds the documents, unless it is auto."""
+        """The limits that free memory sets; `batch_size`, unless it is auto, bounds documents."""
         kind = model.device.type
         free = min(int(free_bytes(device) / share) for device, share in model.shares.items())
         tokens = _PASS_TOKENS.get(kind, _PASS_TOKENS["cpu"])
-        # What a pass computes lies on one device at a time.
+        # The tensors of a pass are on one device at a time.
         room = int(_PASS_SHARE * min(map(free_bytes, model.shares)))
         tokens = max(_FEWEST_TOKENS, min(tokens, room // model.pass_bytes))
         if model.most_tokens is not None:
@@ -89,12 +90,12 @@ class Limits:
         return cls(documents, tokens, max(capacity, 1), _flights(kind))
 
     def of_flight(self, place: int) -> Limits:
-        """The share of one flight; no documents where others have them all."""
+        """The share of one flight; 0 documents if the other flights have them all."""
         documents = -((place - self.documents) // self.flights)
         return replace(self, documents=documents, capacity=max(1, self.capacity // self.flights))
 
     def halved(self, in_flight: int) -> Limits:
-        """After memory ran out with so many documents in flight."""
+        """The limits after memory ran out. in_flight: the documents in flight then."""
         return replace(
             self,
             documents=max(1, in_flight // 2),
@@ -110,11 +111,11 @@ class Limits:
 
 
 class AdmissionControl:
-    """The limits of a stream: halved where memory runs out, since others may have taken it, and
-    doubled again after many times as many documents as are in flight went well.
+    """The limits of a stream: halved when memory runs out, doubled again after many documents.
 
-    Each time that memory runs out anew, twice as many are waited for: where the usual limits are
-    simply too high, ever less is tried and lost.
+    Other programs may have taken the memory for a while. If it runs out again, twice as many
+    documents must pass before the next doubling: where the usual limits are too high, trying them
+    gets rare.
     """
 
     def __init__(self, usual: Limits) -> None:
@@ -122,20 +123,20 @@ class AdmissionControl:
         self._backoff, self._done, self._anew = _BACKOFF, 0, False
 
     def halve(self, in_flight: int) -> None:
-        """After memory ran out with so many documents in flight."""
+        """Halves the limits, after memory ran out. in_flight: the documents in flight then."""
         self.now = self.now.halved(in_flight)
         fewer = self.now.documents
         logger.warning("out of memory with %d documents; going on with %d", in_flight, fewer)
-        if self._anew:  # not still for the same reason
+        if self._anew:  # documents have passed since it ran out before
             self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
         self._done, self._anew = 0, False
 
     def restore(self) -> None:
-        """After what went wrong was one document's fault."""
+        """Restores the usual limits, after one document alone was the cause."""
         self.now, self._backoff, self._done, self._anew = self._usual, _BACKOFF, 0, False
 
     def count(self, documents: int) -> None:
-        """After so many more went well."""
+        """Counts documents that went well, and doubles the limits after enough of them."""
         if self.now == self._usual:
             return
         self._done += documents
@@ -145,7 +146,7 @@ class AdmissionControl:
 
 
 def _flights(kind: str) -> int:
-    """Raises ModelError for a setting of the environment that is no such number."""
+    """The number of flights. Raises ModelError for another setting than 1 or 2."""
     wanted = os.environ.get(FLIGHTS, "")
     if not wanted:
         return _FLIGHTS.get(kind, 1)
@@ -155,21 +156,21 @@ def _flights(kind: str) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Accelerators and numpy raise classes of their own; libraries only say so."""
+    """True if an error says, by its class or its message, that memory has run out."""
     known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
     return known or _OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def release_memory() -> None:
-    """Gives back to accelerators what torch holds and does not use."""
+    """Returns memory that torch holds but does not use to the accelerator."""
     if torch.accelerator.is_available():
         torch.accelerator.empty_cache()
 
 
 def bytes_of_pass(config: Any, dtype: torch.dtype) -> int:
-    """Bytes that one more token of a pass takes, at most: in the largest layer, and for logits.
+    """The most bytes that one more token of a pass takes: in the largest layer, and for logits.
 
-    config: of the text model, in the names of transformers.
+    config: the text model's, as transformers names its fields.
     """
 
     def largest(name: str) -> int:
@@ -179,16 +180,16 @@ def bytes_of_pass(config: Any, dtype: torch.dtype) -> int:
     hidden = largest("hidden_size")
     experts = largest("num_experts_per_tok") * largest("moe_intermediate_size")
     inner = max(largest("intermediate_size"), experts) or 4 * hidden
-    # Residuals, queries, keys, values and what attention merges; gate, up, their product. Norms
-    # compute in float32.
+    # Residuals, queries, keys, values and merged outputs of attention; gate, up, their product.
+    # Norms compute in float32.
     numbers = 12 * hidden + 4 * inner + largest("vocab_size")
     return numbers * dtype.itemsize + 2 * 4 * hidden
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that is free for keys and values: of an accelerator, or of this machine."""
+    """The free memory of an accelerator, or of this machine, in bytes."""
     if device.type == "cuda":
-        # What torch holds and does not use is as good as free.
+        # Memory that torch holds but does not use counts as free.
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + held
     try:

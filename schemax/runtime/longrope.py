@@ -1,4 +1,4 @@
-"""Longrope's choice of factors, made for a whole prompt."""
+"""Longrope with one choice of factors for a whole prompt."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 
 class Longrope:
-    """Makes longrope's choice of factors the caller's.
+    """Hooks that let the caller choose longrope's factors.
 
-    transformers chooses by the largest position id of a forward pass, so that batch-mates and later
-    steps would change a prompt's frequencies. Here the choice is made for a whole prompt: one more
-    column with a position id beyond the switch calls the long factors, and is cut off again.
+    transformers chooses by the largest position id of a forward pass, so that other prompts in the
+    batch and later steps would change a prompt's frequencies. Here the caller chooses for a whole
+    prompt: one more column with a position id beyond the switch selects the long factors, and is
+    cut off again.
     """
 
     def __init__(self, switch: int) -> None:
@@ -27,7 +28,7 @@ class Longrope:
 
     @classmethod
     def of(cls, model: Any, switch: int) -> Longrope:
-        """The one that a model has already, since it may be wrapped more than once."""
+        """The hooks of a model; the existing ones if the model was wrapped before."""
         modules = [m for name, m in model.named_modules() if name.endswith("rotary_emb")]
         for hook in (hook for module in modules for hook in module._forward_pre_hooks.values()):
             if isinstance(owner := getattr(hook, "__self__", None), Longrope):

@@ -1,6 +1,6 @@
-"""Masks: what the queries of a segment see, in the form that each kernel of attention wants.
+"""Masks of a segment's queries over its keys, in the forms that kernels of attention require.
 
-Masks are made once a pass, on the device, of the numbers that went there; layers share them.
+Masks are computed once a pass, on the device, from the staged batch; layers share them.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from torch import Tensor
 from schemax.runtime.batch import OWN_ONLY, KVSegment
 from schemax.runtime.visibility import Span, within_span
 
-# Rows of a mask for CUDA's kernel begin at multiples of so many numbers.
+# Rows of a mask for the CUDA kernel begin at multiples of this many numbers.
 _ALIGNED = 16
 
 
 class Mask:
-    """The keys, of M, that each query of B groups sees.
+    """A mask of the M keys that each query of B groups sees.
 
-    added: (B, 1 or n, M), added to the scores. counts: (B,) int32 from 1 to M, where a group sees
-    the first keys alone; then `added` is made if a kernel asks for it.
+    added: (B, 1 or n, M), added to the scores. counts: (B,) int32 from 1 to M, if a group sees its
+    first keys alone; `added` is then computed on first use.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Mask:
     def folded(self, groups: int, dtype: torch.dtype | None = None) -> Tensor:
         """(B, 1, 1 or n * groups, M) for folded queries, made once for all layers of a pass.
 
-        dtype: of a kernel of CUDA, whose rows begin at multiples of `_ALIGNED`; None: as it is.
+        dtype: for a CUDA kernel, whose rows begin at multiples of `_ALIGNED`; None: unchanged.
         """
         found = self._folded.get((groups, dtype))
         if found is None:
@@ -57,8 +57,7 @@ class Mask:
 def mask_of(segment: KVSegment, span: Span, furthest: int) -> Mask | None:
     """The mask of a segment's queries in layers of a span; None: they see all keys.
 
-    Computed on the device, of the numbers that went there. A causal segment gets a mask only where
-    the span hides something; elsewhere its kernel knows what it sees.
+    A causal segment gets a mask only if the span hides keys; else its kernel masks by itself.
     """
     bites = span.bites(furthest)
     seen: Tensor | None = None
@@ -74,7 +73,7 @@ def mask_of(segment: KVSegment, span: Span, furthest: int) -> Mask | None:
         seen |= orders == own + OWN_ONLY
         seen |= (segment.visible == 0)[:, :, None] & (column == 0)
     elif segment.visible is not None:
-        # Rows without tokens, and padding, see something: their results are never read.
+        # Rows without tokens, and padding, see all keys: their results are never read.
         length = segment.length or segment.pool.shape[1]
         counts = segment.visible.where(segment.visible > 0, length)
         if counts.shape[1] == 1 and not bites:
@@ -92,6 +91,6 @@ def mask_of(segment: KVSegment, span: Span, furthest: int) -> Mask | None:
 
 
 def least_where(unseen: Tensor) -> Tensor:
-    """float32: the least number where it is true, and 0 elsewhere."""
+    """float32: the least number where `unseen` is true, 0 elsewhere."""
     least = torch.finfo(torch.float32).min
     return torch.zeros(unseen.shape, device=unseen.device).masked_fill_(unseen, least)

@@ -1,4 +1,4 @@
-"""Decoding in sequence: masks in the form each backend wants, positions that stay as planned."""
+"""`DecoderModel`: a model that decodes in sequence, with masks and positions as planned."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from schemax.runtime.packing import prefix_batch
 from schemax.runtime.pointwise import is_compiled
 from schemax.runtime.visibility import Span, TokenInfo, block_mask, visible
 
-# A prefix's ids, those before it, whether longrope takes its long factors, and what tells the
-# weights apart that the prefix was read with.
+# A prefix's ids, the ids before it, whether longrope takes its long factors, and a fingerprint of
+# the weights.
 PrefixKey = tuple[tuple[int, ...], tuple[int, ...], bool, int]
 # Keys and values of every layer, (1, Hk, I, D).
 PrefixKV = tuple[tuple[Tensor, Tensor], ...]
 
-# Of keys and values of prefixes that are kept from one call to the next.
+# The most bytes of prefixes' keys and values that are kept from one call to the next.
 _KEPT_BYTES = 1 << 30
-# What a server keeps of them, where half of its weights are not more.
+# The most bytes that a server keeps of them, if half of its weights' bytes are not more.
 _SERVED_BYTES = 32 << 20
 
 
@@ -40,7 +40,7 @@ _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 
 
 class DecoderModel(LanguageModel):
-    """A model all of whose layers go by position ids and masks: all slots share one sequence.
+    """A model whose layers all respect position ids and masks, so that slots share one sequence.
 
     Raises ModelError for models that in-sequence decoding cannot serve.
     """
@@ -82,10 +82,10 @@ class DecoderModel(LanguageModel):
         config: DecodingConfig,
         use_long_rope: bool = False,
     ) -> Tensor:
-        """Whole prompts in one pass, without a cache: what training and the oracle run.
+        """Runs whole prompts in one pass, without a cache, for training and the oracle.
 
         (B, L) ids -> (S, V) logits at the S places of `selection` (rows, columns).
-        tokens: describes the ids; who sees whom is made a mask of.
+        tokens: describes the ids; masks are computed from it.
         """
         with self._lock, self._chosen_rope(use_long_rope):
             output = self._run(
@@ -105,12 +105,12 @@ class DecoderModel(LanguageModel):
 
     @property
     def most_tokens(self) -> int | None:
-        """The most tokens of one pass, where the order of arrival matters from some length on."""
+        """The most tokens of a pass; None if the order of arrival never matters."""
         limit = self.architecture.max_tokens
         return None if limit is None else max(1, limit - SLACK)
 
     def bound(self, size: PromptSize) -> int | None:
-        """Position ids that a prompt must stay below, retries included; None without a bound."""
+        """The position id that a prompt, retries included, must stay below; None without one."""
         bounds = [self.max_positions]
         if self.architecture.switch is not None and not self.uses_long_rope(size):
             bounds.append(self.architecture.switch)
@@ -136,9 +136,9 @@ class DecoderModel(LanguageModel):
     def read_prefix(
         self, ids: tuple[int, ...], use_long_rope: bool, behind: tuple[int, ...] = ()
     ) -> PrefixKV:
-        """A prefix's keys and values, computed once and kept for later calls.
+        """The keys and values of a prefix, computed once and kept for later calls.
 
-        behind: the prefix that these ids follow and see; () for none.
+        behind: the prefix that the ids follow and see; () for none.
         """
         key = (ids, behind, use_long_rope, self._fingerprint())
         with self._lock:
@@ -160,18 +160,18 @@ class DecoderModel(LanguageModel):
             return found
 
     def _fingerprint(self) -> int:
-        """Another number once the weights were trained, loaded or replaced."""
+        """A number that changes when the weights are trained, loaded or replaced."""
         weights = self.model.parameters()
         return hash(tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights))
 
     def forget_prefixes(self) -> None:
-        """Lets go of prefixes kept from earlier calls."""
+        """Drops the prefixes kept from earlier calls."""
         with self._lock:
             self._prefixes.clear()
             self._prefix_bytes = 0
 
     def serve_strangers(self) -> None:
-        """Keeps fewer prefixes from here on: those of schemas that strangers send have no end."""
+        """Keeps fewer prefixes from now on, since clients of a server send ever new schemas."""
         weights = sum(weight.nbytes for weight in self.model.parameters())
         self._kept_bytes = min(_KEPT_BYTES, max(_SERVED_BYTES, weights // 2))
 
@@ -183,7 +183,7 @@ class DecoderModel(LanguageModel):
 
     @contextmanager
     def _over_segments(self, cache: KVPool) -> Iterator[None]:
-        """Attention over segments, on this thread, for as long as the context lasts."""
+        """Makes the model attend segments on this thread, for as long as the context lasts."""
         before = self.config._attn_implementation
         attention.replaced[id(self.config)] = before
         self.config._attn_implementation = attention.NAME
@@ -196,7 +196,7 @@ class DecoderModel(LanguageModel):
             attention.replaced.pop(id(self.config), None)
 
     def _stand_ins(self) -> Any:
-        """Stand-ins for masks, which name a layer's type to attention that makes its own masks."""
+        """Stand-ins for masks, which tell attention over segments the type of a layer."""
         marks = attention.markers(len(self._spans), self.device)
         by_type = {name: mark for (name, _), mark in zip(self._spans, marks, strict=True)}
         return by_type if self._by_type else marks[0]
@@ -206,7 +206,7 @@ class DecoderModel(LanguageModel):
         return masks if self._by_type else next(iter(masks.values()))
 
     def _mask(self, tokens: TokenInfo, config: DecodingConfig, span: Span) -> Any:
-        """(B, 1, L, L): boolean for sdpa; additive for eager, which only adds; a `BlockMask`."""
+        """(B, 1, L, L): boolean for sdpa, additive for eager; a `BlockMask` for FlexAttention."""
         if self.config._attn_implementation == "flex_attention":
             return block_mask(tokens, config, span)
         allowed = visible(tokens, tokens, config, span)[:, None]

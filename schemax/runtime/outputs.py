@@ -1,4 +1,4 @@
-"""The runtime's output for a document."""
+"""`DocumentOutput`: the runtime's output for a document."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class DocumentOutput:
 
     slots: (N,) outputs; empty if the document could not be run.
     steps: forward passes that it took part in, prefill and retries included.
-    problem: why it could not be run.
-    document: its place among those of its prompt.
-    is_gone: whether it could not be run for want of a server, and may be later.
+    problem: why the document could not be run; None if it was.
+    document: its place among the documents of its prompt.
+    is_gone: whether a server was out of reach, so that a later try may succeed.
     """
 
     slots: tuple[SlotOutput, ...]
@@ -31,9 +31,9 @@ class DocumentOutput:
 
 
 def passes_of(slots: Sequence[SlotOutput], start: int = 0) -> int:
-    """Forward passes until the last of some slots was done, with all slots that followed.
+    """Counts forward passes until some slots, and all slots that followed them, were done.
 
-    start: passes before the slots, where they are part of no later wave.
+    start: passes before the slots, unless they belong to a later wave.
     """
     last = start
     for slot in slots:
@@ -56,7 +56,7 @@ def too_long(problem: str, num_tokens: int) -> DocumentOutput:
 
 
 def exceeds(needed: int, bound: int | None) -> str | None:
-    """Why so many position ids exceed a context; None if they fit, or nothing is known of it."""
+    """The reason why position ids exceed a context; None if they fit or there is no bound."""
     if bound is None or needed <= bound:
         return None
     return f"needs {needed:,} positions, and the model's context has {bound:,}"

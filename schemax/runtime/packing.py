@@ -1,7 +1,7 @@
 """Packs a pass: a pure function from the scheduler's state to a `Batch`.
 
-The stems of entering requests come first, then the tokens that belong to one slot each: the keys of
-entering slots and the newest tokens of all others.
+The stems of entering requests come first, then tokens of single slots: the keys of entering slots,
+and the newest tokens of all others.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.slot_table import ranks
 from schemax.runtime.visibility import Span
 
-# Slots' own tokens are gathered side by side: up to 8 with up to 8, not with one of 200.
+# Bounds of slots' own tokens that share a segment, so that few tokens are not padded to many.
 _BUCKETS = (8, 32, 128, 512, 2048, 8192, 32768, 1 << 62)
-# Tokens of a new document and its keys up to which they are one masked square.
+# The most tokens of a new document and its keys that form one masked square.
 _SHORT = 192
 
 
 def prefix_batch(ids: Ids, handle: int, *, use_long_rope: bool, behind: int = 0) -> Batch:
-    """A pass that reads an instruction by itself, or a demonstration.
+    """A pass that reads an instruction, or a demonstration, by itself.
 
     behind: the length of the prefix with the handle 0, which the demonstration follows.
     """
@@ -57,19 +57,19 @@ def make_batch(
     prefix_lengths: Callable[[int], int],
     spans: Sequence[Span],
 ) -> Batch:
-    """The next pass of what is in flight.
+    """The next pass of the requests in flight.
 
-    places: where its tokens' keys and values go. prefix_lengths: of prefixes, by handle.
-    spans: how far back each kind of layer sees.
+    places: the destinations of its tokens' keys and values. prefix_lengths: handle of a prefix ->
+    its length. spans: one for each kind of layer.
     """
     return _Builder(scheduler, places, prefix_lengths, spans).batch()
 
 
 class _Builder:
-    """Puts one pass together: W entering requests, their slots' keys, other slots' newest tokens.
+    """Builds a pass: stems of W entering requests, their slots' keys, other slots' newest tokens.
 
     Places in the pass: the D tokens of stems, one after the other; then E tokens of slots, in the
-    scheduler's order, of which the first B belong to entering slots.
+    scheduler's order, the first B of them of entering slots.
     """
 
     def __init__(
@@ -117,14 +117,14 @@ class _Builder:
 
     @property
     def is_together(self) -> bool:
-        """True if new documents and their slots' keys are one segment: if that is short enough.
+        """True if new documents and their slots' keys are short enough to be one segment.
 
-        One masked square costs more products than its parts, and far fewer steps.
+        One masked square costs more multiplications than its parts, but far fewer calls.
         """
         return self.num_suffix > 0 and int((self.stem_counts + self.suffix_counts).max()) <= _SHORT
 
     def _fresh(self) -> Ints:
-        """(W, C) places of new documents' tokens: stems, and their keys if they are together."""
+        """(W, C) places of new documents' tokens: stems, and keys if these are together."""
         if not self.is_together:
             return _padded_runs(self.stem_counts, 0)
         stems = _padded_runs(self.stem_counts, 0)
@@ -136,11 +136,12 @@ class _Builder:
         taken: Ints = np.where(
             column < 0, stems[:, before], np.take_along_axis(suffixes, behind, axis=1)
         )
-        # A document whose keys are part of its stem, as in `gapped`, has none behind: any will do.
+        # A document whose keys are part of its stem, as in `gapped`, has none behind: any place
+        # will do.
         return np.minimum(taken, self.num_stem + self.num_suffix - 1)
 
     def _selection(self) -> Ints:
-        """The last new token of each slot; of a slot without any, the last that it sees."""
+        """(S,) the last new token of each slot, or the last token that it sees if it has none."""
         counts, table = self.places.counts, self.scheduler.table
         last = self.num_stem + counts.cumsum() - 1
         starts = np.repeat(self.stem_counts.cumsum() - self.stem_counts, self.slot_counts)
@@ -185,7 +186,7 @@ class _Builder:
             yield from self._own_tokens(first_apart)
 
     def _prefixes(self) -> Iterator[KVSegment]:
-        """Instructions, then demonstrations, each with all tokens that stand behind it."""
+        """Yields instructions, then demonstrations, each with all tokens behind it."""
         prefixes = self.scheduler.rows.prefixes
         entered = self.entered.repeat(self.stem_counts)
         shown = prefixes[np.concatenate([entered, self.scheduler.table.request[self.owner]])]
@@ -204,7 +205,7 @@ class _Builder:
                 yield self._prefix(handle, mine, comes_first=False)
 
     def _prefix(self, handle: int, mine: Any, *, comes_first: bool) -> KVSegment:
-        """mine: places in the pass of the tokens that see a prefix; a slice means all."""
+        """The segment of a prefix. mine: places of the tokens that see it; a slice means all."""
         length = self.prefix_lengths(handle)
         return KVSegment(
             Kind.PREFIX,
@@ -217,7 +218,7 @@ class _Builder:
         )
 
     def _new_documents_together(self, fresh: Ints) -> KVSegment:
-        """Stems and slots' keys, side by side: one square a document, under a mask."""
+        """The segment of stems with slots' keys: one masked square per document."""
         width = fresh.shape[1]
         real = np.arange(width) < (self.stem_counts + self.suffix_counts)[:, None]
         labels = np.where(real, -1, -2)
@@ -238,7 +239,7 @@ class _Builder:
         )
 
     def _beside(self, kind: Kind, tokens: Ints, row: Ints, key_positions: Ints) -> KVSegment:
-        """Some of the E tokens, in a run, beside the documents they belong to; row: (t,) which."""
+        """The segment of some of the E tokens, a run, over their documents. row: (t,) documents."""
         table, rows = self.scheduler.table, self.scheduler.rows
         num_rows = len(key_positions)
         order = np.argsort(row, kind="stable")
@@ -277,7 +278,7 @@ class _Builder:
         )
 
     def _own_tokens(self, first: int) -> Iterator[KVSegment]:
-        """Each of the E tokens from `first` on, with the places of its slot up to itself."""
+        """Yields segments of the E tokens from `first` on, each over its slot up to itself."""
         tokens = np.arange(first, len(self.owner))
         least = 0
         for bound in _BUCKETS:
@@ -303,12 +304,12 @@ class _Builder:
                 break
 
     def _positions(self, queries: Ints, keys: Ints) -> dict[str, Any]:
-        """Positions, for a pass in which some kind of layer does not see all."""
+        """Positions of queries and keys; {} if all layers see everything in this pass."""
         return {"query_positions": queries, "key_positions": keys} if self.is_bounded else {}
 
 
 def _stems(fresh: Ints, positions: Ints, counts: Ints) -> KVSegment:
-    """New documents among themselves: (W, C) places in the pass, padded; counts: (W,) real ones."""
+    """The segment of stems. fresh: (W, C) places, padded. counts: (W,) tokens of each stem."""
     width = fresh.shape[1]
     row = np.repeat(np.arange(len(counts)), counts)
     at = positions[fresh]
@@ -324,7 +325,7 @@ def _stems(fresh: Ints, positions: Ints, counts: Ints) -> KVSegment:
 
 
 def _padded_runs(counts: Ints, start: int) -> Ints:
-    """(W, longest) places of W runs, one after the other from `start` on; padded with last ones."""
+    """(W, longest) places of W runs, one behind the other from `start` on, padded with the last."""
     starts = start + counts.cumsum() - counts
     last = np.maximum(counts[:, None] - 1, 0)
     places: Ints = starts[:, None] + np.minimum(np.arange(counts.max()), last)

@@ -28,9 +28,9 @@ class Plan:
     last_index: (S,) the token whose logits give the slot's first token: the end of its key.
     last_position: (S,) the position id of that token; the k-th value token gets this plus k.
     k_max: (S,) token budgets.
-    sampling_keys: (S, 2) what random numbers depend on: the document's digest and, as a rule, n.
-    specs: (S,) what else is known of the slots.
-    answers: (S,) tokens to be written whatever the model says; None lets it choose.
+    sampling_keys: (S, 2) keys of random numbers: the document's digest and, as a rule, n.
+    specs: (S,) specs of the slots.
+    answers: (S,) tokens that the slots write whatever the model says; None lets it choose.
     """
 
     input_ids: Ints
@@ -68,8 +68,8 @@ class Plan:
 class Keys:
     """Key segments, laid out behind the output's opening: positions count from its end.
 
-    slot: (K,) the number of the segment that a token belongs to; last_index: (N,) the end of each
-    segment, -1 for an empty first one: the token before it; last_position: (N,) of these tokens.
+    slot: (K,) the segment of each token. last_index: (N,) the last token of each segment, or of the
+    segment before an empty one; -1 if there is none. last_position: (N,) their position ids.
     """
 
     input_ids: Ints
@@ -81,7 +81,7 @@ class Keys:
 
 @lru_cache(maxsize=4096)
 def lay_out_keys(keys: tuple[Ids, ...], k_max: tuple[int, ...], layout: str) -> Keys:
-    """(N,) segments: Algorithm 2 for `gapped`; every one from the same start for `branched`."""
+    """Lays out (N,) keys: Algorithm 2 for `gapped`, all from the same start for `branched`."""
     positions: list[int] = []
     last_index, last_position = [], []
     position = 0
@@ -103,7 +103,7 @@ def lay_out_keys(keys: tuple[Ids, ...], k_max: tuple[int, ...], layout: str) -> 
 
 
 def plan_prompt(prompt: PromptIds, config: DecodingConfig) -> Plan:
-    """Lays out a prompt, token by token: what training, the oracle and `explain` look at."""
+    """Lays out a prompt token by token, for training, the oracle and `explain`."""
     tokens = _Tokens()
     tokens.add(prompt.instruction, document=-1)
     if config.documents == "stacked":
@@ -130,7 +130,7 @@ def plan_prompt(prompt: PromptIds, config: DecodingConfig) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class WrittenValue:
-    """Value tokens of a slot, from its first one on, to stand in a plan as inputs."""
+    """The first value tokens of a slot, as inputs for a plan; see `with_values`."""
 
     slot_id: int
     document: int
@@ -139,7 +139,7 @@ class WrittenValue:
 
 
 def with_values(plan: Plan, values: Sequence[WrittenValue]) -> Plan:
-    """The plan with value tokens appended, each with the four integers it has when decoded."""
+    """Appends value tokens to a plan, each with the four integers that it has in decoding."""
     columns = [(plan.input_ids, plan.position_ids, plan.document, plan.slot, plan.step)]
     for value in values:
         steps = np.arange(1, len(value.ids) + 1)
@@ -159,7 +159,7 @@ def with_values(plan: Plan, values: Sequence[WrittenValue]) -> Plan:
 
 
 class _Tokens:
-    """Collects segments; `position` is where the next one begins."""
+    """Collects the tokens of a plan. position: the position id of the next segment."""
 
     def __init__(self) -> None:
         self.position = 0
@@ -176,7 +176,7 @@ class _Tokens:
         self.length += count
 
     def add_keys(self, prompt: PromptIds, documents: Sequence[int], config: DecodingConfig) -> None:
-        """The keys of some documents, one after the other."""
+        """Adds the keys of some documents, one behind the other."""
         width = len(prompt.k_max)
         flat = tuple(key for j in documents for key in prompt.keys[j])
         keys = lay_out_keys(flat, prompt.k_max * len(documents), config.layout)

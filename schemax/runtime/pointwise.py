@@ -1,9 +1,9 @@
-"""Chains of pointwise operations compiled (`torch.compile`), each into one kernel; or whole layers.
+"""Compiles (`torch.compile`) chains of pointwise operations into single kernels, or whole layers.
 
-Norms, what lies between the products of an MLP, rotary positions: code of transformers that every
-layer runs. Products stay as they are, and so do the kernels of attention, but for what
-`attention.Chains` names. Layers share what is compiled. Training compiles whole layers, since what
-it runs stays the same; decoding would compile them again for every kind of pass.
+Chains are norms, operations between the products of an MLP, and rotary positions: code of
+transformers that every layer runs. Products stay as they are, and so do kernels of attention,
+except for `attention.Chains`. Layers share compiled code. Training compiles whole layers, since its
+passes stay the same; decoding would compile them again for every kind of pass.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ROTARY = "apply_rotary_pos_emb"
 
 
 def compile_chains(model: Any) -> None:
-    """Has a model of transformers compile its chains when it first runs, for any number of tokens.
+    """Makes a model of transformers compile its chains on its first pass, for any number of tokens.
 
-    Raises ModelError where nothing can be compiled, with the cause.
+    Raises ModelError, with the cause, if nothing can be compiled.
     """
     _check_compiler(model)
     for module in _chains(model):
         module.compile(dynamic=True)
-    # One function serves all layers, and all models of the family: it computes the same for each.
+    # One compiled function serves all layers of all models of the family.
     for name in {type(module).__module__ for module in model.modules()}:
         code = sys.modules[name]
         rotary = getattr(code, _ROTARY, None)
@@ -37,9 +37,9 @@ def compile_chains(model: Any) -> None:
 
 
 def compile_layers(model: Any) -> None:
-    """Has a model that is trained compile each of its layers, which share what is compiled.
+    """Makes a model in training compile its layers, which share compiled code.
 
-    Raises ModelError where nothing can be compiled, with the cause.
+    Raises ModelError, with the cause, if nothing can be compiled.
     """
     _check_compiler(model)
     count = model.config.get_text_config().num_hidden_layers
@@ -53,7 +53,7 @@ def _check_compiler(model: Any) -> None:
     device = next(model.parameters()).device
     try:
         torch.compile(_chain)(torch.ones(2, device=device))
-    except Exception as error:  # whatever a compiler that is not there raises
+    except Exception as error:  # a missing compiler may raise anything
         said = (str(error).strip() or type(error).__name__).partition("\n")[0]
         raise ModelError(
             f"compile=True: nothing can be compiled for {device} ({said}); install a C++ compiler "
@@ -70,7 +70,7 @@ def _chain(numbers: torch.Tensor) -> torch.Tensor:
 
 
 def _chains(model: Any) -> Iterator[nn.Module]:
-    """Norms, and MLPs of plain products; without accelerate's hooks, which move tensors."""
+    """Yields norms, and MLPs of plain products, without accelerate's hooks, which move tensors."""
     for module in model.modules():
         children = dict(module.named_children())
         is_norm = not children and type(module).__name__.endswith("Norm")

@@ -1,7 +1,7 @@
-"""A quick proof, on the model's own weights, that it does what decoding relies on.
+"""A quick test, on the model's own weights, that the model computes what decoding relies on.
 
-Two forward passes over a few tokens: in plain order, and the way the decoder would present them.
-A model whose code ignores position ids or masks, or whose state cannot be copied, differs grossly.
+It compares forward passes over a few tokens in plain order with passes as decoding runs them. A
+model that ignores position ids or masks, or whose state cannot be copied, differs grossly.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from schemax.tokens import PromptIds, StopTable
 
 logger = logging.getLogger(__name__)
 
-# Differences of logits, relative to their spread: the largest in float32; the root of their mean
-# square elsewhere, where single ones may be rounded far. Errors are near 1.
+# Tolerances of logits' differences, relative to their spread: of the largest in float32; elsewhere,
+# where rounding may be large in places, of the root mean square. Real errors are near 1.
 _TOLERANCE, _ROUGH_TOLERANCE = 1e-3, 0.2
-# Of layers that step unevenly: as much as one pass or several make a difference.
+# For layers with uneven steps: one pass or several differ by as much.
 _UNEVEN_TOLERANCE = 0.1
 
 
 def prepare(model: Any) -> DecoderModel | ForkModel:
-    """A transformers model, ready to decode in the best way that it is proven to go along with.
+    """Wraps a transformers model in the best way of decoding that it is tested to support.
 
-    In one sequence where it can, else one row per slot. Raises ModelError for a model that can
-    decode in neither way, naming the cause.
+    It decodes in one sequence if it can, else one row per slot. Raises ModelError, naming the
+    cause, for a model that supports neither.
     """
     if hasattr(model, "get_base_model"):
-        model = model.get_base_model()  # peft's wrapper hides what the model takes
+        model = model.get_base_model()  # peft's wrapper hides the model's signature
     head_of(model)
     try:
         obstacle = examine(model).obstacle
@@ -71,7 +71,7 @@ def prepare(model: Any) -> DecoderModel | ForkModel:
 
 @torch.inference_mode()
 def prove_forks(model: ForkModel) -> None:
-    """Raises ModelError for a model that gives other logits than a plain pass."""
+    """Raises ModelError for a model whose forks give other logits than a plain pass."""
     if (difference := _close(model, *_fork(model))) is not None:
         raise ModelError(
             f"{model.name} computes something else from copied states (its logits are "
@@ -82,11 +82,10 @@ def prove_forks(model: ForkModel) -> None:
 
 @torch.inference_mode()
 def why_not_packed(model: DecoderModel) -> str | None:
-    """Why a model does not go along with packed passes, as "it ..."; None if it does.
+    """The reason why a model does not support packed passes, as "it ..."; None if it does.
 
-    Three branches behind one stem and a prefix, in two passes, beside plain texts. Models whose
-    attention is outside transformers' interface do not, and neither do those that ignore
-    positions.
+    Compares three branches behind a prefix and a stem, in two packed passes, with plain texts.
+    Models whose attention bypasses transformers' interface, or that ignore positions, fail.
     """
     try:
         got, expected = _packed(model)
@@ -103,7 +102,7 @@ def why_not_packed(model: DecoderModel) -> str | None:
 
 
 def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
-    """Logits of the last of three branches' tokens: packed, and of plain passes."""
+    """Logits of three branches' last tokens: of packed passes, and of plain passes."""
     stem, branches = _ids(model, 25), _ids(model, 15).view(3, 5)
     keys: tuple[Ids, ...] = tuple(tuple(branch[:4].tolist()) for branch in branches)
     prompt = PromptIds(
@@ -147,9 +146,9 @@ def _is_quantized(model: DecoderModel | ForkModel) -> bool:
 
 
 def _close(model: DecoderModel | ForkModel, got: Tensor, expected: Tensor) -> float | None:
-    """None where logits agree; else how far they are off, relative to their spread.
+    """The difference of logits relative to their spread; None if they agree.
 
-    Raises ModelError for a model whose own logits, of a plain pass, are not finite.
+    Raises ModelError for a model whose logits of a plain pass are not finite.
     """
     if not expected.isfinite().all():
         raise ModelError(_not_finite(model))
@@ -166,7 +165,7 @@ def _off(difference: float) -> str:
 
 
 def _not_finite(model: DecoderModel | ForkModel) -> str:
-    """Why a plain pass gives no numbers: broken weights, or a dtype that is too narrow."""
+    """The reason for logits that are not finite: broken weights, or too narrow a dtype."""
     parameters = model.model.named_parameters()
     broken = [name for name, weights in parameters if not weights.isfinite().all()]
     if broken:
@@ -183,7 +182,7 @@ def _not_finite(model: DecoderModel | ForkModel) -> str:
 
 
 def _fork(model: ForkModel) -> tuple[Tensor, Tensor]:
-    """Reads a stem whose state goes on in three rows, and each of these as a plain text."""
+    """Logits of three branches: from copies of a stem's state, and of plain passes."""
     stem, branches = _ids(model, 8), _ids(model, 15).view(3, 5)
     logits, state = model.forward(stem[None].to(model.device), None, read=0)
     state = select_rows(state, torch.zeros(3, dtype=torch.int64, device=model.device))
@@ -193,12 +192,12 @@ def _fork(model: ForkModel) -> tuple[Tensor, Tensor]:
 
 
 def _plain(model: DecoderModel | ForkModel, stem: Tensor, branches: Tensor) -> Tensor:
-    """(3, V) last logits of plain passes, by none of our code."""
+    """(3, V) last logits of plain passes by the model alone, without our code."""
     texts = torch.stack([torch.cat([stem, branch]) for branch in branches]).to(model.device)
     logits: Tensor = model.model(input_ids=texts, use_cache=False).logits[:, -1]
     return logits.to(model.device)
 
 
 def _ids(model: DecoderModel | ForkModel, count: int) -> Tensor:
-    """Some ids, spread over the vocabulary, the same every time."""
+    """Fixed ids, spread over the vocabulary."""
     return (torch.arange(1, count + 1) * 7919 + count) % model.vocab_size

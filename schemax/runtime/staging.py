@@ -1,6 +1,6 @@
-"""Between host and device: all integers of a step in one copy there, all results in one back.
+"""Copies between host and device: all integers of a step at once, all results at once.
 
-A copy costs its start, not its size: many small ones, each waited for, would leave the device idle.
+The cost of a copy is its start, not its size: many small copies would leave the device idle.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from torch import Tensor
 from schemax.runtime.plan import Ints
 
 SHARED = {"cpu"}
-"""Devices in the host's own memory: nothing has to be copied there."""
+"""Types of devices that share the host's memory and need no copies."""
 
 
 def stage(arrays: Sequence[Ints], device: Any) -> list[Tensor]:
-    """int64 arrays of any shape as tensors on the device, which are views of one copy."""
+    """Copies int64 arrays of any shape to the device; the tensors are views of one copy."""
     if torch.device(device).type in SHARED:
         return [torch.from_numpy(np.ascontiguousarray(array)) for array in arrays]
     flat = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
@@ -32,20 +32,20 @@ def stage(arrays: Sequence[Ints], device: Any) -> list[Tensor]:
 
 
 def as_ints(numbers: npt.NDArray[np.float64]) -> Ints:
-    """Numbers of any shape in float32, as integers that can be staged; see `as_floats`."""
+    """Packs numbers of any shape, in float32, into integers that can be staged; see `as_floats`."""
     bits: Ints = numbers.astype(np.float32).view(np.int32).astype(np.int64)
     return bits
 
 
 def as_floats(staged: Tensor) -> Tensor:
-    """The numbers of `as_ints` on a device, which need not know float64 (MPS does not)."""
+    """Unpacks `as_ints` on a device, without float64, which MPS lacks."""
     return staged.to(torch.int32).view(torch.float32)
 
 
 def fetch(tensor: Tensor) -> Callable[[], npt.NDArray[Any]]:
-    """Has a tensor copied to the host; what is returned waits for the copy, and gives it.
+    """Starts to copy a tensor to the host; returns a function that waits for the copy.
 
-    On CUDA for the copy alone: not for what the device is given to do after this call.
+    On CUDA it waits for the copy alone, not for work that the device gets after this call.
     """
     if tensor.device.type != "cuda":
         return lambda: tensor.cpu().numpy()

@@ -1,4 +1,4 @@
-"""The stop rules of all slots in flight as one table."""
+"""One table for the stop rules of all slots in flight."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ EOS = -2
 
 
 class StopTables:
-    """Several stop rules as one table: states are numbered through, and ids that end are in it."""
+    """Several stop rules in one table, with consecutive states and with ids that end a slot."""
 
     def __init__(self) -> None:
         self._starts: dict[StopTable, int] = {}
         self.next_state = np.zeros((0, 0), np.int16)
 
     def start(self, stop: StopTable) -> int:
-        """The first state of a rule."""
+        """The first state of a rule, which is added on first use."""
         found = self._starts.get(stop)
         if found is None:
             found = self._starts[stop] = len(self.next_state)

@@ -1,7 +1,7 @@
-"""The one rule that says who sees whom.
+"""The rule of visibility: which tokens a token sees.
 
-Prefill, decoding and training all go by `sees`; the reference states the rule once more, token by
-token. Where a token lies in memory never matters (paper, section 4.3.2 and figure 3).
+Prefill, decoding and training all follow `sees`; the reference in tests states the rule once more,
+token by token. A token's place in memory never matters (paper, section 4.3.2 and figure 3).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from schemax.config import DecodingConfig
 class TokenInfo:
     """Four integers per token, and whether the token is real or padding. All (B, L).
 
-    position_ids: place in the logical order.
-    document: -1 for tokens that belong to none in particular; below, a number for each
+    position_ids: the place in the logical order.
+    document: the document's number; -1 for tokens of no single document; from -2 down, a number per
         demonstration, which all documents see and no other demonstration does.
     slot: -1 for none, else j * N + n, unique in the prompt.
     step: 0 for prompt and keys, k for the k-th token of a value.
-    real: False for padding, which nothing sees.
+    real: False for padding, which no token sees.
     """
 
     position_ids: Tensor
@@ -45,22 +45,23 @@ class TokenInfo:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The span that a layer sees, back in position ids, never in order of arrival.
+    """The span of position ids that a layer's tokens see, whatever the order of arrival.
 
-    window: the last so many, itself included; chunk: those of its own chunk of so many.
+    window: the number of last position ids, the token's own included. chunk: the size of chunks; a
+    token sees its own chunk alone.
     """
 
     window: int | None = None
     chunk: int | None = None
 
     def bites(self, furthest: int) -> bool:
-        """True if a token at this position id may not see all before it."""
+        """True if the span may hide a token from one at this position id."""
         bounds = [bound for bound in (self.window, self.chunk) if bound is not None]
         return any(furthest >= bound for bound in bounds)
 
 
 def within_span(query_position: Any, key_position: Any, span: Span) -> Any:
-    """True if keys are near enough to their queries; arrays or tensors that broadcast."""
+    """True if keys are within the span of their queries; arrays or tensors that broadcast."""
     near = key_position <= query_position
     if span.window is not None:
         near = near & (key_position > query_position - span.window)
@@ -70,7 +71,7 @@ def within_span(query_position: Any, key_position: Any, span: Span) -> Any:
 
 
 def sees(query: TokenInfo, key: TokenInfo, config: DecodingConfig, span: Span) -> Any:
-    """The rule: may these queries see these keys? Their tensors have shapes that broadcast."""
+    """The rule: True if queries see keys. Shapes broadcast."""
     seen = key.real & within_span(query.position_ids, key.position_ids, span)
     if config.documents == "isolated":
         shown = (key.document < 0) & (query.document >= 0)
@@ -84,14 +85,14 @@ def sees(query: TokenInfo, key: TokenInfo, config: DecodingConfig, span: Span) -
 def visible(
     query: TokenInfo, key: TokenInfo, config: DecodingConfig, span: Span = Span()
 ) -> Tensor:
-    """(B, Q), (B, K) -> (B, Q, K) bool: may this query see this key, in a layer of this span?"""
+    """(B, Q), (B, K) -> (B, Q, K) bool: True if a query sees a key in layers of the span."""
     mask = sees(query[:, :, None], key[:, None, :], config, span)
-    # A padding query must see something, or softmax gives NaN, which spreads through values.
+    # A padding query must see a key: else softmax gives NaN, which spreads through values.
     return torch.where(query.real[:, :, None], mask, _first_column(mask))
 
 
 def block_mask(tokens: TokenInfo, config: DecodingConfig, span: Span = Span()) -> Any:
-    """The rule for FlexAttention, of (B, L) tokens among themselves, as its `mask_mod`."""
+    """FlexAttention's mask of (B, L) tokens among themselves, by the rule as its `mask_mod`."""
     from torch.nn.attention.flex_attention import create_block_mask
 
     def mask_mod(batch: Tensor, _: Tensor, query: Tensor, key: Tensor) -> Any:

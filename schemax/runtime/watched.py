@@ -1,4 +1,4 @@
-"""The requests in flight that are watched: what a pass did for each of them."""
+"""Tells watchers what a pass wrote for their requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from schemax.tokens import SlotOutput
 
 
 class WatchedRequests:
-    """Made before a pass writes into the slots that grow, by (S, V) logits; tells when it has."""
+    """The requests in flight that are watched, before and after a pass writes.
+
+    Made before the pass writes into growing slots; `tell` is called after. logits: (S, V).
+    """
 
     def __init__(self, scheduler: Scheduler, logits: Tensor) -> None:
         self._watched: dict[Watcher, RunningRequest] = {
@@ -35,7 +38,7 @@ class WatchedRequests:
             self._written = Written(table, slots, logits, owners, places)
 
     def tell(self, ended: Iterable[tuple[Request, tuple[SlotOutput, ...]]]) -> None:
-        """ended: requests that are done, with all of their slots."""
+        """Tells all watchers. ended: requests that are done, with all of their slots."""
         if self._written is None:
             return
         outputs = dict(ended)
@@ -46,7 +49,7 @@ class WatchedRequests:
 
 
 def _places(watched: Iterable[RunningRequest]) -> Iterator[tuple[int, Place]]:
-    """Slots whose tokens are told one by one, by number: not those with beams."""
+    """Yields slots whose tokens are told one by one, by number; slots with beams are not."""
     for running in watched:
         has_beams = running.request.sampling.beams > 1
         for number, slot in running.asked.items():
@@ -55,9 +58,9 @@ def _places(watched: Iterable[RunningRequest]) -> Iterator[tuple[int, Place]]:
 
 
 def _done(running: RunningRequest) -> Iterator[tuple[int, SlotOutput]]:
-    """Slots that neither grow nor wait for what they called for, by place."""
+    """Yields, by place, the outputs of slots that are done, with all slots that followed."""
     filling = running.filling
-    if filling is None or running.request.waves is not None:  # which may come back to any slot
+    if filling is None or running.request.waves is not None:  # a later wave may ask a slot again
         return
     for place, slot in enumerate(filling.slots):
         if slot.is_whole:

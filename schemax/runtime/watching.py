@@ -1,4 +1,4 @@
-"""Progress of requests, told to those who watch them after every pass."""
+"""Progress of requests, told to their watchers after every pass."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from schemax.tokens import SlotOutput
 class Place:
     """A slot's place in its request.
 
-    number: among those that are asked first; -1 of later waves. path: of these, what they are
-    called. is_free_text: whether a choice is asked for once more, as free text.
+    number: the place among the request's first slots; -1 for a slot of a later wave, which has a
+    `path` instead. is_free_text: whether the slot is a choice asked as free text.
     """
 
     number: int = -1
@@ -36,9 +36,9 @@ def place_of(slot: AskedSlot) -> Place:
 class Step:
     """The tokens that a pass wrote into one of a request's slots.
 
-    place: which one. start: how many tokens the slot had written before.
-    ids: the token that was chosen, and those behind it that followed without a choice.
-    logprob: of the chosen one. rivals: (id, probability) of the likeliest tokens, before the
+    place: the slot's. start: the number of tokens that the slot had written before.
+    ids: the chosen token, and the tokens behind it that followed without a choice.
+    logprob: of the chosen token. rivals: (id, probability) of the likeliest tokens, before the
     grammar rules any out.
     """
 
@@ -53,10 +53,10 @@ class Step:
 class Progress:
     """A request's progress by one pass.
 
-    number: of the passes that had written for the request before. Where memory runs out, a request
-        begins again, and so does the number.
-    others: tokens chosen for items of lists, and for alternatives of choices.
-    done: by place, what became of slots that are done, with all that they called for.
+    number: counts the passes that had written for the request before. If memory runs out, a request
+        begins again, and its number at 0.
+    others: counts tokens chosen for items of lists, and for choices not taken.
+    done: outputs, by place, of slots newly done with all slots that followed.
     """
 
     number: int
@@ -67,8 +67,11 @@ class Progress:
 
 @dataclass(slots=True, eq=False)
 class Watcher:
-    """tell: called in the thread that runs the model, and has to return soon.
-    num_rivals: how many tokens are wanted of every choice."""
+    """The watcher of a request.
+
+    tell: called in the thread that runs the model; must return soon. num_rivals: the number of
+    rivals wanted with every chosen token.
+    """
 
     tell: Callable[[Progress], None]
     num_rivals: int = 0
@@ -87,10 +90,10 @@ class Watcher:
 
 
 class Written:
-    """The watched ones among the slots that a pass writes into, as they are before.
+    """The watched slots among those that a pass writes into, as they are before the pass.
 
-    slots: (S,) numbers; logits: (S, V). owners: who watches a slot, by its row among these.
-    places: of slots, by their rows, but for those that others called for.
+    slots: (S,) numbers; logits: (S, V). owners: the watchers of slots, by row among these.
+    places: places of slots, by row; slots that others called for have none.
     """
 
     def __init__(
@@ -114,7 +117,7 @@ class Written:
             self._rivals = [tuple(zip(*pair, strict=True)) for pair in pairs]
 
     def steps(self) -> dict[Watcher, tuple[list[Step], int]]:
-        """The steps of the pass for everyone who watches, and the number of other tokens."""
+        """The steps of the pass, and the number of other tokens, for every watcher."""
         table, slots = self._table, self._slots
         steps: dict[Watcher, list[Step]] = {owner: [] for owner in self._owners}
         others = dict.fromkeys(steps, 0)

@@ -1,4 +1,4 @@
-"""Models from folders and from the Hub: safetensors only, never remote code."""
+"""Loads models from folders, GGUF files and the Hub; never pickles, never remote code."""
 
 from schemax.runtime.loading.load import Loaded, load, load_tokenizer, named_eos_ids, pick_device
 

@@ -21,7 +21,7 @@ from schemax.trained import FILE as TRAINED
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
-# What is fetched of an adapter on the Hub: repositories hold checkpoints and pickles besides.
+# The files fetched of an adapter on the Hub: repositories hold checkpoints and pickles besides.
 _FILES = (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -37,10 +37,10 @@ _FILES = (
 
 
 def fetch_adapter(name: str, revision: str | None = None) -> Path:
-    """The folder of an adapter, which may lie on the Hub.
+    """The folder of an adapter, fetched if it is on the Hub.
 
-    Raises ModelError without peft, for adapters that cannot be read, and for others than LoRA of
-    causal language models.
+    Raises ModelError without peft, for adapters that cannot be read, and for adapters other than
+    LoRA of causal language models.
     """
     need("peft", name, "an adapter", "'.[peft]' in a checkout of schemax")
     folder = Path(name)
@@ -66,9 +66,9 @@ def adapter_settings(folder: Path) -> dict[str, Any]:
 
 
 def put_adapter(model: Any, folder: Path) -> Any:
-    """The model with the adapter in its weights, or beside them where these are quantized.
+    """The model with the adapter merged, or beside the weights if these are quantized.
 
-    Raises ModelError for an adapter of another model, and for weights put off to memory or disk.
+    Raises ModelError for an adapter of another model, and for weights offloaded to memory or disk.
     """
     if any(weight.is_meta for weight in model.parameters()):
         raise ModelError(
@@ -76,7 +76,7 @@ def put_adapter(model: Any, folder: Path) -> Any:
             "merged into them; choose a device_map without offloading, or merge the adapter first"
         )
     with refusing(str(folder)), warnings.catch_warnings():
-        # peft warns of shared embeddings, which `_untie` sees to, and of matters of training.
+        # peft warns of shared embeddings, which `_untie` handles, and of matters of training.
         warnings.simplefilter("ignore")
         peft = import_module("peft")
         settings = peft.PeftConfig.from_pretrained(str(folder))
@@ -102,7 +102,7 @@ def _check_kind(name: str, settings: dict[str, Any]) -> None:
 
 
 def _check_complete(folder: Path, result: Any) -> None:
-    # Of the base model, which the adapter's file does not hold, all tensors are missing.
+    # The adapter's file lacks all tensors of the base model, so only its own count.
     missing = [key for key in result.missing_keys if ".default" in key]
     if odd := missing or result.unexpected_keys:
         what = "lacks" if missing else "holds too many"
@@ -114,7 +114,7 @@ def _check_complete(folder: Path, result: Any) -> None:
 def _untie(model: Any) -> None:
     """Gives the output head weights of its own if the adapter changes it or the embeddings.
 
-    Else what is merged into the one would change the other, too.
+    Otherwise merging into one of them would change the other, too.
     """
     head, embeddings = model.get_output_embeddings(), model.get_input_embeddings()
     inner = head.get_base_layer() if hasattr(head, "get_base_layer") else head

@@ -1,4 +1,4 @@
-"""Files of a model or an adapter, in a folder or on the Hub alike."""
+"""Finds files of a model or an adapter, in a folder or on the Hub."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from transformers.utils.hub import cached_file
 
 
 def find_file(name: str, file: str, revision: str | None) -> Path | None:
-    """A file of a folder or of a repository on the Hub, None if that lacks it or is out of reach.
+    """A file of a folder or of a repository on the Hub; None if it is missing or out of reach.
 
-    name: of the folder, of a file in it, or of the repository. Raises OSError for what is none.
+    name: of the folder, of a file in it, or of the repository. Raises OSError for any other name.
     """
     if Path(name).exists():
         path = (Path(name) if Path(name).is_dir() else Path(name).parent) / file
@@ -28,7 +28,7 @@ def find_file(name: str, file: str, revision: str | None) -> Path | None:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A JSON file that holds an object. Raises ValueError for any other."""
+    """Reads a JSON file that holds an object. Raises ValueError for any other file."""
     written = json.loads(path.read_text("utf-8"))
     if not isinstance(written, dict):
         raise ValueError(f"{path.name} holds no JSON object")

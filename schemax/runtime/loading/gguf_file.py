@@ -1,6 +1,6 @@
-"""Models out of GGUF files, by transformers' own reader: weights become those of a plain model.
+"""Loads models from GGUF files by transformers' reader, as plain models of transformers.
 
-Nothing else that lies in the file's folder has a say in this, nor does the Hub.
+Other files in the folder do not matter, nor does the Hub.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from schemax.runtime.loading.refusals import need, refusing, some
 _READER = "transformers.integrations.gguf"
 _SPLITS = f"{_READER}.gguf_tokenizer_mapping"
 
-# What makes a folder one of a model in another format, or of an adapter.
+# Files of folders that hold a model in another format, or an adapter.
 _OTHERS = ("config.json", "adapter_config.json")
 
-# How texts are cut before byte-level merges, by llama.cpp's names. Digits one by one, then as
-# GPT-2 cuts them; as GPT-2 alone.
+# llama.cpp's names of pre-tokenizers that cut digits one by one, then as GPT-2 does; and of those
+# that cut as GPT-2 does.
 _BY_DIGIT = ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b")
 _AS_GPT2 = ("gpt-2", "gpt2", "phi-2", "mpt", "olmo", "jais")
 
@@ -41,9 +41,9 @@ def is_gguf(name: str | Path) -> bool:
 
 
 def gguf_in(name: str) -> str:
-    """The one GGUF file of a folder without a model of another format; else the name itself.
+    """The GGUF file of a folder that holds no model in another format; else the name itself.
 
-    Raises ModelError where a folder holds several, and for a file that is not there.
+    Raises ModelError for a folder that holds several, and for a missing file.
     """
     folder = Path(name)
     if is_gguf(name) and not folder.exists():
@@ -58,7 +58,10 @@ def gguf_in(name: str) -> str:
 
 
 def checked_header(path: Path) -> GGUFHeader:
-    """Raises ModelError without the packages that reading needs, and as `read_header` does."""
+    """The header of a GGUF file.
+
+    Raises ModelError without the packages that reading requires, and as `read_header` does.
+    """
     for package in ("gguf", "accelerate"):
         need(package, str(path), "a GGUF file", "'.[gguf]' in a checkout of schemax")
     if find_spec(_READER) is None:
@@ -70,7 +73,7 @@ def checked_header(path: Path) -> GGUFHeader:
 
 
 def gguf_config(path: Path) -> Any:
-    """Raises ModelError for other architectures than transformers reads out of such files."""
+    """The config of a GGUF file. Raises ModelError for an architecture that transformers lacks."""
     checked_header(path)
     with refusing(str(path)), _apart() as nowhere:
         config = AutoConfig.from_pretrained(nowhere, gguf_file=str(path.resolve()))
@@ -79,7 +82,7 @@ def gguf_config(path: Path) -> Any:
 
 
 def gguf_tokenizer(path: Path) -> Any:
-    """The tokenizer of a GGUF file, of transformers' plain class."""
+    """The tokenizer of a GGUF file, in transformers' generic class."""
     header = checked_header(path)
     with refusing(str(path)), _apart() as nowhere:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(nowhere, gguf_file=str(path.resolve()))
@@ -90,7 +93,7 @@ def gguf_tokenizer(path: Path) -> Any:
 
 
 def gguf_weights(path: Path, config: Any, dtype: torch.dtype, **options: Any) -> Any:
-    """(model, what transformers reports of its loading): as if it had been stored in `dtype`.
+    """(the model in `dtype`, transformers' loading report).
 
     options: of transformers' `from_pretrained`.
     """
@@ -119,7 +122,7 @@ def gguf_weights(path: Path, config: Any, dtype: torch.dtype, **options: Any) ->
 
 
 def gguf_eos_ids(path: Path, config: Any = None) -> list[int]:
-    """The ids that end an output: a text, a turn or a message."""
+    """The ids that end an output: end of text, of turn, or of message."""
     values = checked_header(path).values
     ends = getattr(config, "eos_token_id", None)
     named = ends if isinstance(ends, list) else [ends]
@@ -128,7 +131,7 @@ def gguf_eos_ids(path: Path, config: Any = None) -> list[int]:
 
 
 def _check_size(path: Path, config: Any, header: GGUFHeader) -> None:
-    """Raises ModelError where the model would be much larger than what the file holds of it."""
+    """Raises ModelError if the config's model is much larger than the file's weights."""
     with refusing(str(path)), torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     wanted, held = model.num_parameters(), header.num_weights
@@ -139,7 +142,7 @@ def _check_size(path: Path, config: Any, header: GGUFHeader) -> None:
 
 
 def _cut_as_trained(path: Path, tokenizer: Any, name: str | None) -> None:
-    """Corrects how a byte-level tokenizer cuts texts, or warns (UserWarning) where none knows."""
+    """Corrects the cuts of a byte-level tokenizer; warns (UserWarning) if they are unknown."""
     if name in _BY_DIGIT:
         tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -154,14 +157,14 @@ def _cut_as_trained(path: Path, tokenizer: Any, name: str | None) -> None:
 
 @contextmanager
 def _apart() -> Iterator[str]:
-    """A folder without files: transformers would mix those beside a GGUF file with its contents."""
+    """An empty folder: transformers would mix files beside a GGUF file with its contents."""
     with TemporaryDirectory(prefix="schemax-gguf-") as nowhere:
         yield nowhere
 
 
 @contextmanager
 def _no_bar_of_tensors() -> Iterator[None]:
-    """Keeps a bar off the terminal that transformers' own switch leaves on."""
+    """Hides a progress bar that transformers' own switch leaves on."""
     reader: Any = import_module("transformers.modeling_gguf_pytorch_utils")
     usual = reader.tqdm
     reader.tqdm = partial(usual, disable=True)

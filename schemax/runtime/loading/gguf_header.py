@@ -1,7 +1,7 @@
 """The header of a GGUF file, checked before any other reader sees the file.
 
-Readers believe the counts and lengths that a file states, and allocate by them; here nothing is
-believed that the file is too short for.
+Other readers allocate memory by the counts and lengths that a file states; this one refuses numbers
+that exceed the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SCALARS = {
     12: "d",
 }
 _STRING, _ARRAY = 8, 9
-# Far more than any model has.
+# Bounds far beyond any model's numbers.
 _MOST_ENTRIES, _MOST_TENSORS, _MOST_ITEMS, _MOST_DIMENSIONS = 1 << 14, 1 << 18, 1 << 22, 4
 _LONGEST_STRING = 1 << 24
 _LARGEST_SIZE, _MOST_EXPERTS = 1 << 24, 1 << 12
@@ -42,9 +42,10 @@ _LARGEST_SIZE, _MOST_EXPERTS = 1 << 24, 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class GGUFHeader:
-    """values: metadata by key; of arrays, how many items they have.
+    """The metadata and tensors of a GGUF file.
 
-    shapes: of the tensors, by name, the dimension that moves fastest first.
+    values: metadata by key; for arrays, the number of items. shapes: shapes of tensors by name, the
+    fastest dimension first.
     """
 
     values: Mapping[str, Any]
@@ -60,7 +61,7 @@ class GGUFHeader:
 
 
 def read_header(path: Path) -> GGUFHeader:
-    """Raises ModelError for what is no complete GGUF file of a model with its tokenizer."""
+    """Reads a header. Raises ModelError unless the file is complete, with model and tokenizer."""
     try:
         with path.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
@@ -80,7 +81,10 @@ def read_header(path: Path) -> GGUFHeader:
 
 
 class _Cursor:
-    """Reads on; struct.error where the file ends before what is read, ValueError for the absurd."""
+    """Reads a file from front to back.
+
+    Raises struct.error at the end of the file, ValueError for impossible numbers.
+    """
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data

@@ -1,7 +1,7 @@
-"""Kernels that transformers would fetch from the Hub: code of others, so none is run unasked.
+"""Guards against kernels from the Hub: code of others, which runs only if the user allows it.
 
-transformers fetches some by itself where the package `kernels` is installed, for recurrent layers
-or for quantized weights.
+With the package `kernels` installed, transformers fetches some by itself, for recurrent layers or
+quantized weights.
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ from typing import Any
 from transformers.integrations import hub_kernels
 
 ALLOWED = "SCHEMAX_HUB_KERNELS"
-"""The environment names what may be fetched: repositories, with commas between them."""
+"""The environment variable that allows kernels: repositories, separated by commas."""
 
 _fetch = hub_kernels.get_kernel
 
 
 def guard_hub_kernels() -> None:
-    """From now on transformers fetches allowed kernels alone, and goes on without others if it can.
+    """Makes transformers fetch allowed kernels alone, and do without others where it can.
 
-    For all of the process: some are fetched by a model's first pass.
+    This holds for the whole process, since a model's first pass fetches some kernels.
     """
     hub_kernels.get_kernel = _get_kernel
 
 
 def _get_kernel(kernel_name: str, *arguments: Any, **options: Any) -> Any:
-    """Raises FileNotFoundError, which makes transformers take its own code where it has some."""
+    """Fetches a kernel if it is allowed.
+
+    Raises FileNotFoundError for others, which makes transformers take its own code if it has any.
+    """
     if kernel_name not in [name.strip() for name in os.environ.get(ALLOWED, "").split(",")]:
         raise FileNotFoundError(
             f"the kernel {kernel_name!r} is code on the Hub, which is not run here; to allow it, "

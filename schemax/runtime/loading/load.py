@@ -1,4 +1,4 @@
-"""Loading a causal language model: folder, GGUF file or Hub id; no pickles, no remote code."""
+"""Loads causal language models from a folder, GGUF file or Hub id; no pickles, no remote code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AUTOMATIC = ("auto", "balanced", "balanced_low_0", "sequential")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model, its tokenizer, and what came along: template, calibration, and its training's."""
+    """A model, its tokenizer, and its template, calibration and settings of training."""
 
     model: Any
     tokenizer: Any
@@ -42,7 +42,7 @@ class Loaded:
 
     @property
     def is_trained(self) -> bool:
-        """True if the folder says how the model is to be prompted, as what schemax trained does."""
+        """True if the folder holds a prompt or settings of training, as after `schemax train`."""
         return self.template is not None or self.trained != TrainedWith()
 
 
@@ -61,10 +61,10 @@ def load(
     """Loads weights and tokenizer.
 
     name: a model, or a LoRA adapter that names its base model; a GGUF file, or a folder of one.
-    device: "auto" takes CUDA or MPS where there is one.
-    dtype: "auto" takes the model's own on an accelerator. On a CPU it takes float32, but bfloat16
-        where the model's schemax.json says so and the processor has instructions for it.
-    device_map: spreads the model over devices instead; see transformers. Needs accelerate.
+    device: "auto" takes CUDA or MPS if there is one.
+    dtype: "auto" takes the model's own on an accelerator. On a CPU it takes float32, or bfloat16 if
+        the model's schemax.json says so and the processor computes it fast.
+    device_map: spreads the model over devices; see transformers. Requires accelerate.
     quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
     adapter: a LoRA adapter, merged into the weights unless these are quantized.
     compile: whether chains of pointwise operations are compiled; see `runtime.pointwise`.
@@ -80,7 +80,7 @@ def load(
     place = pick_device(device) if device_map is None else _first_choice(device_map)
     source = find_source(str(name), None if adapter is None else str(adapter), revision)
     config = load_config(source)
-    # Before the weights, since they may be refused.
+    # Before the weights: a broken file must not cost the time to load these.
     calibration, trained = _calibration(source), _trained(source)
     tokenizer = _tokenizer(source, config)
     model = _weights(
@@ -100,7 +100,7 @@ def load(
 
 
 def pick_device(device: str | int | torch.device) -> torch.device:
-    """The device of that name, or the accelerator of that number.
+    """The device with a name, or the accelerator with a number.
 
     Raises ModelError for a device that this machine lacks.
     """
@@ -117,7 +117,7 @@ def pick_device(device: str | int | torch.device) -> torch.device:
 
 
 def named_eos_ids(model: Any, tokenizer: Any) -> list[Any]:
-    """The ids that the model's generation config and its tokenizer name as the end of an output."""
+    """The ids that the model's generation config and its tokenizer name as ends of outputs."""
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     ids = [
         *(named if isinstance(named, (list, tuple)) else [named]),
@@ -127,17 +127,21 @@ def named_eos_ids(model: Any, tokenizer: Any) -> list[Any]:
 
 
 def _pick_attention(config: Any) -> str | None:
-    """None leaves it to transformers, some releases of which drop the cap on attention scores."""
+    """The attention to load with; None leaves it to transformers.
+
+    Some releases of transformers would pick one that drops the model's cap on scores.
+    """
     capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
     return "eager" if capped else None
 
 
 def load_tokenizer(name: str | Path) -> Loaded:
-    """All but the weights of a model, which are None; the tokenizer is the folder that holds it.
+    """Loads all of a model but its weights: `model` is None, the tokenizer is its folder.
 
-    name: a folder, Hub id or GGUF file; of that the tokenizer is an object of transformers.
+    name: a folder, Hub id or GGUF file; from a GGUF file the tokenizer is an object of
+        transformers.
 
-    Raises ModelError where there is no fast tokenizer, and for a broken calibration.json.
+    Raises ModelError without a fast tokenizer, and for a broken calibration.json.
     """
     source = Source.of(str(name), None)
     if source.gguf is not None:
@@ -145,7 +149,7 @@ def load_tokenizer(name: str | Path) -> Loaded:
         return Loaded(None, tokenizer, _template(source), _calibration(source), _trained(source))
     with refusing(str(name), NOT_FOUND):
         for file in ("tokenizer_config.json", "chat_template.jinja"):
-            source.find(file)  # beside it, for the codec to read
+            source.find(file)  # fetched beside it, for the codec to read
         path = source.find("tokenizer.json")
     if path is None:
         raise ModelError(f"{name} has no tokenizer.json")
@@ -167,7 +171,7 @@ def _check_options(device: Any, device_map: Any, quantization: Any) -> None:
 
 
 def _first_choice(device_map: DeviceMap) -> torch.device:
-    """The first device of a map that computes fast, else the CPU; the dtype goes by it.
+    """The first accelerator of a map, else the CPU; it decides the dtype.
 
     Raises ModelError for a device that this machine lacks.
     """
@@ -182,7 +186,7 @@ def _first_choice(device_map: DeviceMap) -> torch.device:
 def _pick_dtype(
     dtype: str | torch.dtype, device: torch.device, config: Any, trained: TrainedWith
 ) -> torch.dtype:
-    """Raises ModelError for a name that is no floating-point dtype of torch's."""
+    """The dtype to load in. Raises ModelError for a name that is no floating-point dtype."""
     if isinstance(dtype, torch.dtype):
         return dtype
     if dtype == "auto":
@@ -210,17 +214,17 @@ def _tokenizer(source: Source, config: Any) -> Any:
 
 
 def _template(source: Source) -> str | None:
-    """The text of `prompt.jinja` beside the adapter or else beside the weights."""
+    """The text of `prompt.jinja`, of the adapter or else of the base model."""
     name, revision = source.holder("prompt.jinja")
     with refusing(name):
         path = find_file(name, "prompt.jinja", revision)
         text = path.read_text("utf-8") if path else None
-        # A template of one line could be taken for the name or path of another one.
+        # A template of one line could be taken for a name or a path.
         return text if text is None or "\n" in text else f"{text}\n"
 
 
 def _trained(source: Source) -> TrainedWith:
-    """The settings that the adapter was trained with, or else the model."""
+    """The settings of training, of the adapter or else of the base model."""
     name, revision = source.holder(TRAINED)
     with refusing(name):
         path = find_file(name, TRAINED, revision)
@@ -228,7 +232,7 @@ def _trained(source: Source) -> TrainedWith:
 
 
 def _calibration(source: Source) -> Calibration | None:
-    """The adapter's calibration where there is an adapter, since the base model's holds no more."""
+    """The calibration, of the adapter if there is one: it invalidates the base model's."""
     name, revision = source.name, source.revision
     if source.adapter is not None:
         name, revision = str(source.adapter), None
@@ -247,9 +251,9 @@ def _weights(
     quantization: Quantization | None,
     attn_implementation: str | None,
 ) -> Any:
-    """The base model, complete, quantized if that is wanted, and on its device.
+    """Loads the base model, quantized if asked for, onto its device, and checks it.
 
-    Raises ModelError for attention code on the Hub, and where `placement` or transformers fail.
+    Raises ModelError for attention code on the Hub, and if `placement` or transformers fails.
     """
     name = source.name
     if attn_implementation is not None and "/" in attn_implementation:
@@ -277,19 +281,19 @@ def _weights(
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
-            # Else transformers refuses them by a report that is not shown.
+            # `_check_loaded` names them; transformers' own error would not.
             ignore_mismatched_sizes=True,
             **options,
         )
         model, report = loaded
         _check_loaded(name, model, report)
-        # With options it is in place already, and quantized weights cannot even be moved.
+        # With options the model is in place already; quantized weights could not be moved.
         return model if options else model.to(place)
 
 
 @contextmanager
 def _no_bars() -> Iterator[None]:
-    """Keeps transformers' bars of weights that lie on this machine off the terminal."""
+    """Hides transformers' progress bars of loading weights from this machine."""
     was_on = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
@@ -312,7 +316,7 @@ def _check_loaded(name: str, model: Any, report: Mapping[str, Any]) -> None:
             f"{name}: the weights lack {len(missing)} of the model's tensors ({some(missing)}); "
             "they belong to another model, or are only a part of this one"
         )
-    if next(model.parameters()).is_meta:  # the embeddings, of all models
+    if next(model.parameters()).is_meta:  # the embeddings come first in every model
         raise ModelError(
             f"{name}: the device_map puts the embeddings off to memory or disk; they are needed "
             "on a device, so name one for them, or take a smaller or a quantized model"

@@ -1,4 +1,4 @@
-"""The dtypes that this processor computes fast, and the one that "auto" takes."""
+"""Dtypes that this processor computes fast, and the dtype that "auto" takes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import cache
 
 import torch
 
-# Below this, the rounding is not worth it. Processors without instructions for bfloat16 (AMX,
-# AVX512-BF16, Arm's BF16) lie below 1, those with them above 1.7.
+# The least speedup that is worth the rounding. Processors without instructions for bfloat16 (AMX,
+# AVX512-BF16, Arm's BF16) have less than 1, those with them more than 1.7.
 _WORTH_IT = 1.3
 
-# Instructions that products of matrices are computed with, by the names that torch has for them.
+# Instructions for matrix products, by torch's names.
 _INSTRUCTIONS = {
     "AVX2": ("avx2",),
     "AVX-512": ("avx512_f",),
@@ -22,7 +22,7 @@ _INSTRUCTIONS = {
 
 
 def instructions() -> dict[str, bool]:
-    """Instructions, and whether this processor has them; none where torch does not tell."""
+    """Instructions, and whether this processor has them; {} if torch does not tell."""
     known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     if known.get("architecture") != "x86_64":
         return {}
@@ -32,7 +32,7 @@ def instructions() -> dict[str, bool]:
 
 
 def automatic_dtype(trained: str | None) -> tuple[torch.dtype, str]:
-    """The dtype of a model on this processor, and why.
+    """The dtype of a model on this processor, and the reason.
 
     trained: the dtype that the model's schemax.json names; see `TrainedWith`.
     """
@@ -52,9 +52,9 @@ def automatic_dtype(trained: str | None) -> tuple[torch.dtype, str]:
 
 @cache
 def bfloat16_speedup() -> float:
-    """The speed of bfloat16 over float32 on this processor, of (256, 1024) by (1024, 1024).
+    """The speedup of bfloat16 over float32 on this processor, for (256, 1024) by (1024, 1024).
 
-    The shortest of several products of each, by turns, so that a busy machine changes little.
+    The best of several products each, in turn, so that a busy machine changes little.
     """
     left, right = torch.ones(256, 1024), torch.ones(1024, 1024)
     pairs = {dtype: (left.to(dtype), right.to(dtype)) for dtype in (torch.float32, torch.bfloat16)}

@@ -1,4 +1,4 @@
-"""The arguments that tell transformers of devices and quantization."""
+"""Arguments for transformers that set devices and quantization."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def placement(
     device_map: DeviceMap | None,
     quantization: Quantization | None,
 ) -> dict[str, Any]:
-    """Arguments for `from_pretrained`; none for a plain model, which is moved afterwards.
+    """Arguments for `from_pretrained`; {} for a plain model, which is moved afterwards.
 
-    dtype: what quantized weights compute in.
+    dtype: the dtype that quantized weights compute in.
 
-    Raises ModelError for a model that is quantized already, and where the device or a package is
+    Raises ModelError for a model that is quantized already, and if the device or a package is
     missing.
     """
     stored = getattr(config, "quantization_config", None)
@@ -47,7 +47,7 @@ def placement(
 
 
 def _number(place: torch.device) -> int | str:
-    """A device as device maps have it: CUDA devices by number."""
+    """A device as device maps name it: CUDA devices by number."""
     if place.type != "cuda":
         return str(place)
     return torch.cuda.current_device() if place.index is None else place.index
@@ -56,9 +56,9 @@ def _number(place: torch.device) -> int | str:
 def _quantizer(
     name: str, quantization: Quantization, place: torch.device, dtype: torch.dtype
 ) -> BitsAndBytesConfig | TorchAoConfig:
-    """Raises ModelError where the device or a package is missing."""
+    """The quantization config. Raises ModelError if the device or a package is missing."""
     if quantization == "int8" and place.type in ("cpu", "cuda"):
-        # Not LLM.int8, whose outliers are looked for over a whole batch: batch-mates would count.
+        # Not LLM.int8: its outliers, and so a prompt's results, depend on the whole batch.
         need("torchao", name, "int8", "'.[int8]' in a checkout of schemax")
         with refusing(name):
             return TorchAoConfig(import_module("torchao.quantization").Int8WeightOnlyConfig())

@@ -1,4 +1,4 @@
-"""Says why something cannot be loaded: every cause becomes a ModelError of one line."""
+"""Turns every cause for which loading fails into a ModelError of one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_FOUND = "is not a folder on this machine and cannot be fetched from the Hub"
 
 @contextmanager
 def refusing(name: str, what: str = "cannot be loaded") -> Iterator[None]:
-    """Makes ModelError of all errors: damaged files raise whatever their readers raise."""
+    """Turns all errors into ModelError: readers of damaged files may raise anything."""
     try:
         yield
     except ModelError:
@@ -38,7 +38,7 @@ def refusing(name: str, what: str = "cannot be loaded") -> Iterator[None]:
 
 
 def need(package: str, name: str, purpose: str, install: str) -> None:
-    """Raises ModelError for a package that is not installed; `install` is what pip is given."""
+    """Raises ModelError for a package that is not installed. install: the argument for pip."""
     if find_spec(package) is None:
         raise ModelError(
             f"{name}: {purpose} needs {package}, which is not installed; pip install {install}"
@@ -46,10 +46,10 @@ def need(package: str, name: str, purpose: str, install: str) -> None:
 
 
 def some(names: list[str]) -> str:
-    """The first three."""
+    """The first three names, as a text."""
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 def brief(error: BaseException) -> str:
-    """An error in one line: some put their reason last, others add pages of advice."""
+    """An error's reason in one line: some errors put it last, others add pages of advice."""
     return shorten(str(error), 400, placeholder=" ...") or type(error).__name__

