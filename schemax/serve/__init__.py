@@ -1,4 +1,4 @@
-"""`schemax serve`: an extractor behind HTTP, for clients of OpenAI's protocol and for its own.
+"""`schemax serve`: serves an extractor over HTTP, for clients of OpenAI's protocol and its own.
 
-`app.py` wires the routes; `service.py` is what they share.
+`app.py` wires the routes, which share `service.py`.
 """

@@ -1,4 +1,4 @@
-"""The app: routes, what they share, and what every request passes first."""
+"""The app: its routes, the service that they share, and the gate before them."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ def create_app(
     hosts: Sequence[str] = ("*",),
     origins: Sequence[str] = (),
 ) -> FastAPI:
-    """An ASGI app that serves an extractor, which it closes in the end.
+    """Creates an ASGI app that serves an extractor, and closes it in the end.
 
-    name: of the model, as clients see it. api_key: what clients have to send; None asks for none.
-    hosts: by which the app may be called, so that no page of the web can have its name lead here.
-    origins: of pages whose scripts may call the app, such as https://shop.example; "*" is any.
+    name: the model's, as clients see it. api_key: the key that clients have to send; None: none.
+    hosts: names under which the app may be called, against DNS rebinding by pages of the web.
+    origins: origins of pages whose scripts may call the app, such as https://shop.example; "*" is
+        any.
     """
     model = {"id": name, "object": "model", "created": 0, "owned_by": "schemax"}
     service = Service(extractor, name, limits or Limits())
@@ -62,7 +63,7 @@ def create_app(
     app.add_middleware(
         Gate, api_key=api_key, limits=service.limits, metrics=service.metrics, hosts=hosts
     )
-    if origins:  # outside the gate, as a browser asks for leave without a key
+    if origins:  # outside the gate: a browser's preflight request has no key
         app.add_middleware(
             CORSMiddleware,
             allow_origins=origins,
@@ -72,7 +73,7 @@ def create_app(
         )
     app.add_middleware(RequestIds)
     errors.install(app)
-    # For what /openapi.json says; the gate is what asks for the key.
+    # For /openapi.json alone; the gate checks the key.
     keyed = [] if api_key is None else [Depends(HTTPBearer(auto_error=False))]
     app.include_router(chat_routes(service), dependencies=keyed)
     app.include_router(responses_routes(service), dependencies=keyed)
@@ -81,12 +82,12 @@ def create_app(
 
     @app.get("/v1/models", tags=["OpenAI"], dependencies=keyed)
     async def models() -> dict[str, Any]:
-        """The one model that is served."""
+        """Lists the served model."""
         return {"object": "list", "data": [model]}
 
     @app.get("/v1/models/{id:path}", tags=["OpenAI"], dependencies=keyed)
     async def model_of(id: str) -> dict[str, Any]:
-        """The model of that name."""
+        """Describes the served model."""
         if id != name:
             raise errors.ApiError(
                 404,
@@ -98,7 +99,7 @@ def create_app(
 
     @app.get("/v1/schemas", tags=["schemax"], dependencies=keyed)
     async def schemas() -> dict[str, Any]:
-        """The names of the ready-made schemas."""
+        """Lists the names of the ready-made schemas."""
         return {"schemas": schema_names()}
 
     @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
@@ -112,7 +113,7 @@ def create_app(
 
     @app.get("/metrics", tags=["schemax"], response_class=Response, dependencies=keyed)
     async def metrics() -> Response:
-        """Figures for Prometheus."""
+        """Metrics for Prometheus."""
         text = prometheus_client.generate_latest(service.metrics.registry)
         return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 

@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions`: structured outputs and calls of one function, slots in parallel."""
+"""`POST /v1/chat/completions`: structured outputs, and calls of a single function."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JsonSchema(BaseModel):
 
 
 class ResponseFormat(BaseModel):
-    """Only json_schema names fields that could be filled."""
+    """The form of the answer; json_schema is required, since other types name no fields."""
 
     type: str
     json_schema: JsonSchema | None = None
@@ -48,13 +48,13 @@ class Tool(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """True if the last chunk tells the usage."""
+    """Options of a stream. include_usage: whether the last chunk has the usage."""
 
     include_usage: bool = False
 
 
 class ChatRequest(Sampling):
-    """A request of OpenAI's chat completions. What is not named here is ignored."""
+    """A request of OpenAI's chat completions. Other keys are ignored."""
 
     model: str | None = None
     messages: list[Message] = Field(min_length=1)
@@ -69,9 +69,9 @@ class ChatRequest(Sampling):
     stream_options: StreamOptions | None = None
 
     def schema_asked(self) -> tuple[dict[str, Any] | None, str, str | None]:
-        """The schema, the parameter that it came with, and the function that is called.
+        """(the schema, its parameter, the name of the called function).
 
-        Raises ApiError (400) where there is none, or several.
+        Raises ApiError (400) if there is no schema, or several.
         """
         wanted = self.response_format
         if self.tools and self.tool_choice != "none":
@@ -92,12 +92,12 @@ class ChatRequest(Sampling):
 
 
 def chat_routes(service: Service) -> APIRouter:
-    """The route, for a service."""
+    """The route of a service."""
     router = APIRouter(tags=["OpenAI"])
 
     @router.post("/v1/chat/completions", response_model=None)
     async def chat_completions(body: ChatRequest, request: Request) -> Any:
-        """Structured outputs: the messages are the prompt, the schema's fields are filled in."""
+        """Fills in the fields of a schema; the messages are the prompt."""
         document, param, function = body.schema_asked()
         schema = await service.schemas.of(document, param)
         most = body.max_completion_tokens or body.max_tokens
@@ -112,7 +112,7 @@ def chat_routes(service: Service) -> APIRouter:
 
 
 class _Answer:
-    """A completion in OpenAI's form. function: the one that is called, if any."""
+    """The answer in OpenAI's form. function: the called function; None for structured outputs."""
 
     def __init__(self, model: str, function: str | None, logprobs: bool) -> None:
         self._function, self._logprobs = function, logprobs

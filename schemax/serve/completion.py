@@ -1,4 +1,4 @@
-"""Completions, for both of OpenAI's endpoints: messages and a schema become an instance's text."""
+"""Completions for both of OpenAI's endpoints: messages and a schema become an instance's text."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from schemax.serve.schemas import ClientSchema
 from schemax.serve.service import Service
 from schemax.tokens import SlotOutput
 
-# Fewer tokens than these bound every value; more than these no value has.
+# A client's limit below this many tokens bounds every value; no value is longer.
 _SHORT = 64
 
 
 class Sampling(BaseModel):
-    """Settings of sampling. Unlike at OpenAI, greedy where nothing is said."""
+    """Settings of sampling. Unlike OpenAI's, the default is greedy."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -40,7 +40,7 @@ class Sampling(BaseModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """JSON text that is final, and what is known of the fields in it."""
+    """Final JSON text, and the extraction of its fields."""
 
     pieces: Sequence[Piece]
     item: Extraction[Any]
@@ -48,8 +48,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Completion(Part):
-    """pieces: those that no part had; () where there is a refusal. is_cut: whether the client's own
-    limit of tokens ended a value."""
+    """The end of a completion.
+
+    pieces: the pieces that no part had; () for a refusal. is_cut: whether the client's own limit of
+    tokens cut a value.
+    """
 
     refusal: str | None
     is_cut: bool
@@ -68,10 +71,10 @@ async def complete(
     most_tokens: int | None,
     param: str,
 ) -> Completion:
-    """Completes an instance of the last message, behind the others. param: that these came with.
+    """Extracts an instance from the last message, behind the others. param: the messages' key.
 
-    A model that comes with a prompt of its own, which it was trained on, reads the last message as
-    a document in that prompt.
+    A model with a prompt of its own, which it was trained on, reads the last message as a document
+    in that prompt.
     """
     asked = await _Asked.of(service, messages, schema, sampling, most_tokens, param)
     async with aclosing(service.stream([asked.text], schema, **asked.options)) as items:
@@ -88,7 +91,7 @@ async def parts(
 ) -> AsyncGenerator[Part | Completion]:
     """Yields the text as it becomes final, field by field, while passes run; the rest in the end.
 
-    Where a value that is required cannot be made, the parts before it are followed by a refusal.
+    If a required value is missing, a refusal follows the parts before it.
     """
     asked = await _Asked.of(service, messages, schema, sampling, most_tokens, param)
     writer = _Writer(service, asked)
@@ -103,7 +106,7 @@ async def parts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    """A request of either endpoint, compiled."""
+    """A compiled request of either endpoint."""
 
     text: str
     schema: ClientSchema
@@ -136,7 +139,10 @@ class _Asked:
         return cls(text, schema, options, compiled, is_short, param)
 
     async def completion(self, item: Extraction[Any], sent: str) -> Completion:
-        """sent: the text of the parts so far. Raises ApiError where nothing was read at all."""
+        """The completion of an extraction. sent: the text of the parts so far.
+
+        Raises ApiError if the document was not read at all.
+        """
         if not item.slots:
             raise _unread(item, self.param)
         is_cut = self.is_short and any(s.finish_reason == "length" for s in item.slots if s)
@@ -144,8 +150,8 @@ class _Asked:
         if item.value is None:
             return Completion((), item, refusal(item), is_cut, usage)
         found = pieces(item.value)
-        # Of conditions that no other value of a field could mend, as the item's errors tell.
-        # In a thread: the document, which a stranger wrote, says what it costs.
+        # Conditions on the whole instance, which no value of a single field could meet.
+        # In a thread: the cost depends on the client's document.
         output = json.loads(_text(found))
         forbidden = await asyncio.to_thread(forbidden_by_document, self.schema.model, output)
         if forbidden is not None:
@@ -155,10 +161,10 @@ class _Asked:
 
 
 class _Writer:
-    """Writes fields once they and those before them are done. text: so far.
+    """Writes every field once it and all fields before it are done. text: written so far.
 
-    Nothing before the end where the schema's document judges whole instances, which may cost a
-    field its value, and where the model writes the whole output itself.
+    It writes nothing before the end if conditions on the whole instance may still drop a value, or
+    if the model writes the whole output itself.
     """
 
     def __init__(self, service: Service, asked: _Asked) -> None:
@@ -180,7 +186,7 @@ class _Writer:
             )
             if item is None:
                 return
-            if item.value is None:  # which only the others could tell why
+            if item.value is None:  # only the whole instance tells why
                 self._fields.clear()
                 return
             del self._fields[0]
@@ -191,7 +197,7 @@ class _Writer:
 
 
 def _unread(item: Extraction[Any], param: str) -> ApiError:
-    """Clients ask again where the server is at fault, and nowhere else."""
+    """The error of an unread document; 503, after which clients try again, if the server fails."""
     message = refusal(item)
     if item.is_gone:
         return ApiError(503, message, headers={"Retry-After": "1"})
@@ -204,13 +210,13 @@ def _text(found: Sequence[Piece]) -> str:
 
 
 def usage_of(compiled: CompiledSchema, text: str, item: Extraction[Any]) -> dict[str, Any]:
-    """Keys are read, not written, so they count as tokens of the prompt."""
+    """The usage in OpenAI's form. Keys are read, not written, so they count as prompt tokens."""
     shared = len(compiled.instruction)
     if compiled.nearest is not None:
         shared += sum(map(len, compiled.nearest.of(text)))
     read = shared + len(compiled.opening) + len(compiled.codec.encode(text))
     if compiled.decoding.is_branched:
-        slots = [slot for slot in item.slots if slot is not None]  # as all are, of branches
+        slots = [slot for slot in item.slots if slot is not None]  # branches have no None
         read += sum(len(slot.key) for slot in compiled.known(slots))
     else:
         read += sum(map(len, compiled.keys[0]))

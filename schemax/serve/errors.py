@@ -1,4 +1,4 @@
-"""Errors as clients are told them, in OpenAI's form."""
+"""Errors in the form that OpenAI's clients know."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
-    """A request that is refused. param: the part of the request that is at fault."""
+    """A refused request. param: the part of the request that is at fault."""
 
     def __init__(
         self,
@@ -46,22 +46,22 @@ class ApiError(Exception):
         return {"error": error}
 
     def response(self) -> Response:
-        # What is quoted of a request may be no UTF-8.
+        # Quotes of a request may hold surrogates, which UTF-8 cannot.
         text = json_text(self.body)
         return Response(text, self.status, self.headers, media_type="application/json")
 
     @classmethod
     def of(cls, error: BaseException) -> ApiError:
-        """The error that a client may know: all of its own, and of others that there was one."""
+        """The error to send: a client's own fault in full, of any other fault only its type."""
         match error:
             case ApiError():
                 return error
             case RequestValidationError():
                 first = error.errors()[0]
-                if first["type"] == "json_invalid":  # its place is no parameter's
+                if first["type"] == "json_invalid":  # its place is no parameter
                     reason = first.get("ctx", {}).get("error", first["msg"])
                     return cls(400, clipped(f"the body is no JSON: {reason}"))
-                # Of alternatives, the one that was come furthest with.
+                # Among alternatives, the one that matched furthest.
                 near = [one for one in error.errors() if one["loc"][:2] == first["loc"][:2]]
                 first = max(near, key=lambda one: len(one["loc"]))
                 place = _place(first["loc"])
@@ -73,7 +73,7 @@ class ApiError(Exception):
                 return cls(504, "the server's time limit for a request is over; send less at once")
             case SchemaxError():
                 return cls(400, str(error))
-        # Its message may hold text of a document, which no log does.
+        # The message may hold text of a document, which must not get into logs.
         frame = error.__traceback__
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next
@@ -84,7 +84,7 @@ class ApiError(Exception):
 
 @contextmanager
 def at_fault(param: str) -> Iterator[None]:
-    """Refuses what raises SchemaxError as the fault of a parameter (400)."""
+    """Turns SchemaxError into ApiError (400) for a parameter."""
     try:
         yield
     except SchemaxError as error:
@@ -109,7 +109,7 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 
 def _place(parts: Sequence[str | int]) -> str:
-    """A place as requests write it: input[0].role. Names of alternatives are Pydantic's own."""
+    """A place in a request, as input[0].role. Pydantic's names of alternatives are left out."""
     named = [p for p in parts if p not in _KINDS and not (isinstance(p, str) and "[" in p)]
     found = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named)
     return found.removeprefix(".")
@@ -121,6 +121,6 @@ def _is_json(kind: str) -> bool:
 
 
 def install(app: FastAPI) -> None:
-    """Has an app answer all errors in this form."""
+    """Makes an app answer all errors in this form."""
     for kind in (ApiError, RequestValidationError, HTTPException, SchemaxError, TimeoutError):
         app.add_exception_handler(kind, _answer)

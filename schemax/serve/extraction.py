@@ -1,4 +1,4 @@
-"""`POST /v1/extract`: documents in, typed rows out, with confidences and places."""
+"""`POST /v1/extract`: reads documents, answers typed rows with confidences and spans."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 class ExtractOptions(Sampling):
     """Options of reading documents.
 
-    schema: the name of a ready-made one, or a JSON Schema object. text: the keys of a document that
-    are shown; id: the key of its id; html: whether HTML in texts is left out. details: whether rows
-    have every field's raw text, confidence and span. keep: the keys of a document whose values
-    stand in its row, under "kept".
+    schema: the name of a ready-made schema, or a JSON Schema object. text: the keys of a document
+    that the model is shown; id: the key of its id; html: whether HTML in texts is removed. details:
+    whether rows have every field's raw text, confidence and span. keep: the keys of a document
+    whose values are copied to its row, under "kept".
     """
 
     declared: str | dict[str, Any] = Field(alias="schema")
@@ -57,7 +57,7 @@ class ExtractOptions(Sampling):
 
 
 class FirstLine(ExtractOptions):
-    """The first of a body of lines. documents: none, since they are the other lines."""
+    """The first line of a body of lines. documents: none; they are the other lines."""
 
     documents: None = None
 
@@ -65,7 +65,7 @@ class FirstLine(ExtractOptions):
 class ExtractRequest(ExtractOptions):
     """Documents and a schema. documents: texts, or objects whose values are shown.
 
-    slots: whether rows have what was decoded, for a client that reads it by a class of its own.
+    slots: whether rows have the decoded slots, for a client that reads values by its own class.
     """
 
     documents: list[str | dict[str, Any]] = Field(min_length=1)
@@ -96,9 +96,9 @@ def extraction_routes(service: Service) -> APIRouter:
 
     @router.post("/v1/extract", response_model=ExtractResponse, openapi_extra=described)
     async def extract(request: Request) -> Any:
-        """Rows in the order of the documents; with `Accept: application/x-ndjson` line by line, as
-        they finish. A body of newline-delimited JSON, the request without documents first and then
-        a document a line, is answered in lines while it comes."""
+        """Answers rows in the order of the documents; with `Accept: application/x-ndjson` line by
+        line, as they finish. A body of newline-delimited JSON, the request without documents first
+        and then a document a line, is answered in lines while it arrives."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == LINES:
             lines = Lines(request, service.limits)
@@ -139,7 +139,7 @@ async def _by_line(service: Service, lines: Lines) -> Response:
     options = _parsed(FirstLine, first[0][1] if first else b"")
     schema = await service.schemas.of(options.declared, "schema")
     given = options.options(service)
-    with service.queue.place_for(1):  # else the client should come again
+    with service.queue.place_for(1):  # refuses the client if there is no room
         return Rows(service, lines, schema, given, form=options.form).response()
 
 
@@ -169,13 +169,13 @@ async def _slots(items: Any, schema: ClientSchema) -> AsyncGenerator[dict[str, A
 
 
 def _reading(compiled: CompiledSchema) -> dict[str, Any]:
-    """Says how texts of slots are read, with what the model was shown before the documents."""
+    """The decoding settings that a client requires to read slots, and the model's instruction."""
     strict, prompt = compiled.decoding.strict, prompt_of(compiled)
     return {"format": compiled.format.name, "strict": strict, "prompt": prompt}
 
 
 async def _whole(rows: AsyncGenerator[Mapping[str, Any]], most: int) -> bytes:
-    """All rows in order. Raises ApiError (422) where they come to more than so many bytes."""
+    """All rows in order. Raises ApiError (422) for more bytes than `most`."""
     found: dict[int, bytes] = {}
     size = 0
     async with aclosing(rows):

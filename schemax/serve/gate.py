@@ -1,4 +1,4 @@
-"""The gate that every request passes before its route: host, size, key, time, figures."""
+"""The gate before all routes: checks host, key, size and time of requests, and counts them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from schemax.serve.limits import Limits
 from schemax.serve.metrics import Metrics
 from schemax.serve.streams import DEADLINE
 
-# They say nothing of anybody's documents, and a browser or a probe sends no key.
+# Paths that require no key: browsers and probes send none, and these tell nothing of documents.
 _OPEN = frozenset({"/", "/health", "/docs", "/openapi.json"})
 _CLOSE = {"Connection": "close"}
 
 
 class Gate:
-    """Refuses requests under other names than `hosts` (400), without the key (401), and larger
-    bodies (413), announced or not, before they are in memory; counts all others. What fails is told
-    to the client alone: no traceback, which may hold text of a document, gets into a log.
+    """Refuses requests to other hosts than `hosts` (400), without the key (401), and with larger
+    bodies (413), announced or not, before they are in memory. Counts all requests.
 
-    A request has its time from here on: for its body (408), and then until its answer begins (504).
+    Only the client is told of a failure: no traceback, which may hold text of a document, is
+    logged. A request's time begins here: for its body (408), then until its answer begins (504).
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class Gate:
             if "status" in message:
                 status = message["status"]
                 if not limit.expired():
-                    limit.reschedule(None)  # for what is sent then has a limit of its own
+                    limit.reschedule(None)  # sending has a limit of its own
             await send(message)
 
         try:
             self._check(scope, most)
-            # Lines have one each.
+            # In bodies of lines every line has a limit of its own.
             async with asyncio.timeout_at(None if is_by_line else deadline) as limit:
                 await self._app(scope, counted, told)
         except ClientDisconnect:
@@ -130,7 +130,7 @@ def _is_by_line(scope: Scope) -> bool:
 
 
 def _name(host: str) -> str:
-    """Without the port, which IPv6 addresses in brackets have behind these."""
+    """A host without its port, which stands behind the brackets of an IPv6 address."""
     name, bracket, _ = host.partition("]")
     return name + bracket if bracket else host.partition(":")[0]
 

@@ -1,4 +1,4 @@
-"""JSON as a server sends it."""
+"""Writes JSON that a server can send."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from fastapi.responses import JSONResponse
 
 
 def json_text(value: Any) -> str:
-    """JSON that UTF-8 can hold: a lone surrogate is an escape. Raises ValueError and RecursionError
-    for what is no JSON."""
+    """JSON that UTF-8 can hold: lone surrogates are escaped.
+
+    Raises ValueError or RecursionError for values that JSON cannot hold.
+    """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     try:
         text.encode()

@@ -1,4 +1,4 @@
-"""Limits of what strangers may ask for at once."""
+"""Limits of clients' requests, and the queue of their documents."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ _PAUSE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """body_bytes: of a request, and of a line of a longer one; stream_bytes: of a request of many
-    lines; answer_bytes: of an answer, and of lines of one that wait to be read; documents: of a
-    request that is no stream; fields: of a schema, those of lists' items included;
-    schema_characters: of a JSON Schema document; cache_bytes: of declarations that are kept; queue:
-    documents of all requests; seconds: that a request may take, and that nothing may come for in a
-    stream."""
+    """Limits of a server.
+
+    body_bytes: of a request, and of a line in a body of lines. stream_bytes: of a body of lines.
+    answer_bytes: of an answer, and of lines that wait for the client to read them. documents: of a
+    request that is no stream. fields: of a schema, with the fields of lists' items.
+    schema_characters: of a JSON Schema document. cache_bytes: of kept declarations. queue:
+    documents of all requests. seconds: of a request, and of silence in a stream.
+    """
 
     body_bytes: int = 8_000_000
     stream_bytes: int = 1_000_000_000
@@ -35,14 +37,14 @@ class Limits:
 
 
 class Queue:
-    """Documents that are under way, of all requests."""
+    """The documents under way of all requests."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.documents = 0
 
     async def room_for(self, documents: int) -> None:
-        """Waits until there is room for so many beside the others."""
+        """Waits until there is room for as many documents."""
         while not self._has_room(documents):
             await asyncio.sleep(_PAUSE)
 
@@ -51,7 +53,7 @@ class Queue:
 
     @contextmanager
     def place_for(self, documents: int) -> Iterator[None]:
-        """Raises ApiError (429) where they are too many beside the others."""
+        """Holds room for documents in its context. Raises ApiError (429) if there is none."""
         if not self._has_room(documents):
             raise ApiError(
                 429,

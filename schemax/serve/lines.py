@@ -1,4 +1,4 @@
-"""Bodies of newline-delimited JSON: documents come in and rows go out, line by line."""
+"""Bodies of newline-delimited JSON: reads documents and answers rows, line by line."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from schemax.serve.schemas import ClientSchema
 from schemax.serve.service import Service
 from schemax.serve.spool import Spool, SpoolError
 
-# Documents of a window, which is one call of the model; windows under way.
+# The documents of a window, which is one call of the extractor; the windows under way.
 _WINDOW, _WINDOWS = 64, 4
 _PATIENCE = 5.0  # seconds
 
 Line = tuple[int, bytes]
-"""A line that is not blank, behind its number, from 1 on."""
+"""(its number, from 1 on; a line that is not blank)."""
 
 
 class Lines:
-    """The lines of a request's body, as they come."""
+    """The lines of a request's body, as they arrive."""
 
     def __init__(self, request: Request, limits: Limits) -> None:
         self._request, self._limits = request, limits
@@ -43,9 +43,9 @@ class Lines:
         self.failure: ApiError | None = None
 
     async def take(self, most: int) -> list[Line]:
-        """The next lines that are there, at least one; none at the end.
+        """Waits for a line, and returns all lines that have arrived, up to `most`; [] at the end.
 
-        Nothing comes behind a line that is too long, or after too long a time, see `failure`.
+        A line that is too long or too late ends the lines; see `failure`.
         """
         while not (self._whole or self._is_ended or self.failure):
             try:
@@ -70,23 +70,23 @@ class Lines:
         return [self._whole.popleft() for _ in range(min(most, len(self._whole)))]
 
     async def drain(self) -> None:
-        """Reads on for a moment: a client that is still sending would not get its refusal."""
+        """Reads on for a moment, since a client that is still sending would miss its refusal."""
         with suppress(TimeoutError, HTTPException, ClientDisconnect):
             async with asyncio.timeout(_PATIENCE):
                 async for _ in self._chunks:
                     pass
 
     async def left(self) -> None:
-        """Raises ClientDisconnect once the client leaves, after the last line."""
+        """Waits, after the last line, until the client leaves; then raises ClientDisconnect."""
         while (await self._request.receive())["type"] != "http.disconnect":
             pass
         raise ClientDisconnect
 
 
 class Rows:
-    """The rows of documents that come as lines: one each, whatever becomes of the document.
+    """The rows of documents that arrive as lines: one row each, for failed documents as well.
 
-    options: of `Extractor.stream`; form: of rows.
+    options: of `Extractor.stream`. form: of rows.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Rows:
             await self._rows(documents)
         except SpoolError:
             raise
-        except Exception as error:  # of the call: costs these documents, and not the others
+        except Exception as error:  # a call that fails costs its own documents alone
             failures |= dict.fromkeys(documents, str(ApiError.of(error)))
         finally:
             self._room.release()
@@ -167,7 +167,7 @@ class Rows:
             await self._put(index, row, document)
 
     async def _put(self, index: int, row: Mapping[str, Any], document: Any) -> None:
-        """Puts a row. What of its document is no JSON costs this row alone."""
+        """Writes a row. A kept value that JSON cannot hold costs this row alone."""
         try:
             line = _line({**row, "index": index} | self._form.beside(document))
         except (ValueError, RecursionError) as error:
@@ -175,12 +175,12 @@ class Rows:
         await self._spool.put(line)
 
     async def _rows(self, documents: dict[int, Any]) -> None:
-        """Puts the rows of documents, and takes these out."""
+        """Writes the rows of documents, and removes each document when its row is written."""
         if not documents:
             return
         places = list(documents)
         await self._service.queue.room_for(len(places))
-        # No list, of which a key is refused that no document has: those behind may have it.
+        # No list: lists are refused if no document has a key, but later lines may have it.
         window = deque(documents.values())
         items = self._service.stream(window, self._schema, **self._options)
         async with asyncio.timeout(self._service.limits.seconds), aclosing(items):
@@ -192,7 +192,7 @@ class Rows:
 
 
 class _Duplex(StreamingResponse):
-    """Sends while the body is still read, so that it cannot look for a client that leaves."""
+    """A response that is sent while the body is still read, so it cannot watch for disconnects."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.stream_response(send)

@@ -1,4 +1,4 @@
-"""Addresses where a server listens, and whose pages may call it."""
+"""Checks the address where a server listens, and the origins that may call it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schemax.messages import clipped
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that has its address, and takes no one in yet. Raises InputError if it cannot."""
+    """Binds a socket that does not listen yet. Raises InputError if the address cannot be used."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
@@ -21,7 +21,7 @@ def bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise InputError(f"cannot listen on {host}: {error.strerror}") from error
     try:
-        if os.name == "posix":  # a port that was in use a moment ago
+        if os.name == "posix":  # allows a port that was in use a moment ago
             place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         place.bind(address)
     except OSError as error:
@@ -34,9 +34,9 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def check_reach(host: str, origins: Sequence[str], *, open_to_all: bool) -> None:
-    """Raises InputError for addresses and origins that require a key, and for what is no origin.
+    """Raises InputError for addresses and origins that require a key, and for malformed origins.
 
-    open_to_all: True where there is a key, or the user wants none.
+    open_to_all: True if there is a key, or the user wants none.
     """
     for origin in origins:
         parts = urlsplit(origin)

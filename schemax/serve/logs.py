@@ -1,4 +1,4 @@
-"""Log lines, and the id of the request that each of them is about."""
+"""Log records with the ids of requests, as lines or as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LogFormat = Literal["text", "json"]
 
-# What strangers send must neither break a line nor look like another field of the line.
+# Ids that clients send must not break a line, nor look like another field of it.
 _ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 _HEADER = b"x-request-id"
 
@@ -32,8 +32,8 @@ _request: ContextVar[_Request | None] = ContextVar("request", default=None)
 
 
 class RequestIds:
-    """Every answer has the `X-Request-ID` of its request, or a new one where the request has none
-    that logs can hold."""
+    """Gives every answer the `X-Request-ID` of its request, or a new one if the request has none
+    that is safe to log."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -56,7 +56,7 @@ class RequestIds:
 
 
 class AddRequestId(logging.Filter):
-    """Gives a record its `request_id`, behind a space; nothing outside of requests."""
+    """Gives a record its `request_id`, behind a space; "" outside of requests."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         request = _request.get()
@@ -65,8 +65,11 @@ class AddRequestId(logging.Filter):
 
 
 class JsonFormatter(logging.Formatter):
-    """A JSON object a line; of an exception its type, as its message may hold text of a document.
-    Of a request, `seconds` ends where its answer begins."""
+    """Writes a JSON object per line.
+
+    Of an exception it writes the type alone, since the message may hold text of a document. A
+    request's `seconds` end when its answer begins.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         made = {
@@ -94,7 +97,7 @@ def _of_request(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def log_settings(form: LogFormat) -> dict[str, Any]:
-    """uvicorn's settings of logging, with request ids, and for records of schemax as well."""
+    """uvicorn's settings of logging, with request ids, for records of uvicorn and of schemax."""
     from uvicorn.config import LOGGING_CONFIG
 
     made = deepcopy(LOGGING_CONFIG)

@@ -1,4 +1,4 @@
-"""Messages of OpenAI's chats, and the prompt that they are."""
+"""Messages of OpenAI's chats, as a prompt."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ class Content(BaseModel):
 
 
 class Message(BaseModel):
-    """A message; of a call of a tool, what it was called with is its content."""
+    """A message; the content of a tool call is its arguments."""
 
     role: Role
     content: str | list[Content] | None = None
     tool_calls: list[dict[str, Any]] | None = None
 
     def text(self, place: str) -> str:
-        """place: of the message in its request. Raises ApiError (400) for what is no text."""
+        """The text of the message. place: the message's in its request.
+
+        Raises ApiError (400) for content that is no text.
+        """
         if isinstance(self.content, str):
             return self.content
         if self.content is None:
@@ -46,11 +49,11 @@ class Message(BaseModel):
 
 
 def as_prompt(messages: Sequence[Message], param: str) -> tuple[Conversation, str]:
-    """The messages before the last one, and the last one's text, which is the document.
+    """The messages before the last one, and the text of the last one, which is the document.
 
-    param: that the messages came with.
+    param: the key of the messages in the request.
 
-    Raises ApiError (400) where the last one is not the user's, or is empty.
+    Raises ApiError (400) if the last message is not the user's, or is empty.
     """
     said = [
         (_ROLES.get(message.role, message.role), message.text(f"{param}[{place}]"))

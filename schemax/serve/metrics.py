@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-# Up to the time limit of a request, where the library's own end at 10.
+# Up to the time limit of a request; the library's own buckets end at 10.
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
 class Metrics:
     """The metrics of an app, apart from those of other apps in the process.
 
-    in_flight: called for the documents that are under way.
+    in_flight: returns the number of documents under way.
     """
 
     def __init__(self, in_flight: Callable[[], float]) -> None:

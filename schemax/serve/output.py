@@ -1,4 +1,4 @@
-"""An instance as the JSON text that a client's schema describes, and how sure its parts are."""
+"""Writes an instance as the JSON text that a client's schema describes, with log-probabilities."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from schemax.results import Extraction, SlotText
 from schemax.serve.json_text import json_text
 
 Piece = tuple[str, str | None]
-"""JSON text, and the dotted name of the field whose value it is; None for keys and punctuation."""
+"""(JSON text, the dotted name of the field whose value it is, None for keys and punctuation)."""
 
 
 def pieces(value: BaseModel) -> list[Piece]:
-    """The JSON text of an instance, piece by piece, under the document's own names."""
+    """The JSON text of an instance, piece by piece, under the names of the client's schema."""
     plain = value.model_dump(mode="json", by_alias=True, warnings=False)
     return list(_merged(_value(value, plain, ())))
 
 
 def _value(value: Any, plain: Any, path: tuple[str, ...]) -> Iterator[Piece]:
-    """value: of which plain is the JSON value, whose nulls may stand for what is not there."""
+    """Yields the pieces of a value. plain: its JSON value, with null for missing properties."""
     if isinstance(value, RootModel):
         yield from _value(value.root, plain, path)
     elif isinstance(value, BaseModel):
-        # Without null where a schema may not hold it.
+        # Leaves out optional properties that are null, which their schema may not allow.
         names = json_properties(type(value))
         shown = [
             (name, key)
@@ -53,7 +53,7 @@ def _value(value: Any, plain: Any, path: tuple[str, ...]) -> Iterator[Piece]:
 def _members(
     members: Iterable[tuple[str, Any, Any, str]], path: tuple[str, ...]
 ) -> Iterator[Piece]:
-    """An object. members: keys, values, the same as JSON, and names of fields."""
+    """Yields the pieces of an object. members: (key, value, its JSON value, name of the field)."""
     opening = "{"
     for key, value, plain, name in members:
         yield f"{opening}{json_text(key)}: ", None
@@ -63,7 +63,7 @@ def _members(
 
 
 def _merged(found: Iterator[Piece]) -> Iterator[Piece]:
-    """Keys and punctuation between two values as one piece."""
+    """Joins keys and punctuation between two values into one piece."""
     held = ""
     for text, field in found:
         if field is None:
@@ -76,7 +76,7 @@ def _merged(found: Iterator[Piece]) -> Iterator[Piece]:
 
 
 def inner(found: Sequence[Piece], *, is_first: bool) -> list[Piece]:
-    """The pieces of an instance of one field as they stand among others; none for one left out."""
+    """The pieces of an instance of one field as they stand among others; [] if it is left out."""
     if "".join(text for text, _ in found) == "{}":
         return []
     texts = [text for text, _ in found]
@@ -86,7 +86,7 @@ def inner(found: Sequence[Piece], *, is_first: bool) -> list[Piece]:
 
 
 def behind(sent: str, found: Sequence[Piece]) -> list[Piece]:
-    """The rest of pieces whose beginning was sent. Raises ValueError for another beginning."""
+    """The pieces behind the text that was sent. Raises ValueError if they begin otherwise."""
     left = []
     for text, field in found:
         begun, sent = sent[: len(text)], sent[len(text) :]
@@ -98,7 +98,7 @@ def behind(sent: str, found: Sequence[Piece]) -> list[Piece]:
 
 
 def logprobs(found: Sequence[Piece], item: Extraction[Any]) -> list[dict[str, Any]]:
-    """Log-probabilities of pieces, as OpenAI's tokens: keys are given (0), values have theirs."""
+    """Log-probabilities of pieces, as OpenAI's tokens; 0 for keys, which are given."""
     return [
         {
             "token": text,
@@ -118,14 +118,14 @@ def _logprob(item: Extraction[Any], field: str | None) -> float:
 
 
 def refusal(item: Extraction[Any]) -> str:
-    """Why there is no instance."""
+    """The reason why there is no instance."""
     return "; ".join(
         f"{error.field}: {error.message}" if error.field else error.message for error in item.errors
     )
 
 
 def written(slots: Iterable[SlotText | None]) -> int:
-    """Tokens of values."""
+    """Counts the tokens of values."""
     return sum(
         slot.tokens + sum(map(written, slot.items or ())) for slot in slots if slot is not None
     )

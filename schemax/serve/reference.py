@@ -1,4 +1,4 @@
-"""`GET /docs`: what /openapi.json says, as a page that loads nothing and runs no script."""
+"""`GET /docs`: /openapi.json as a page that loads nothing and runs no script."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ td { padding: 2px 12px 2px 0; vertical-align: top; }
 
 
 def reference_page(openapi: Mapping[str, Any]) -> str:
-    """HTML of an OpenAPI document: every path with what is said of it, and the keys of its body."""
+    """HTML of an OpenAPI document: every path with its description and the keys of its body."""
     sections = "".join(
         _section(f"{method.upper()} {path}", operation, openapi)
         for path, methods in openapi["paths"].items()
@@ -40,7 +40,7 @@ def _section(name: str, operation: Mapping[str, Any], openapi: Mapping[str, Any]
 
 
 def _keys(schema: Mapping[str, Any], openapi: Mapping[str, Any]) -> Iterator[str]:
-    """A row for every key of an object."""
+    """Yields a row for every key of an object."""
     if "$ref" in schema:
         schema = openapi["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     required = schema.get("required", ())

@@ -1,4 +1,4 @@
-"""`POST /v1/responses`: structured outputs in the form of OpenAI's newer endpoint."""
+"""`POST /v1/responses`: structured outputs, and calls of a single function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from schemax.serve.streams import event_stream, while_connected
 
 
 class TextFormat(BaseModel):
-    """Only json_schema names fields that could be filled."""
+    """The form of the text; json_schema is required, since other types name no fields."""
 
     type: str = "text"
     name: str = "schema"
@@ -29,13 +29,13 @@ class TextFormat(BaseModel):
 
 
 class Text(BaseModel):
-    """The form of the text."""
+    """Settings of the answer's text."""
 
     format: TextFormat | None = None
 
 
 class Tool(BaseModel):
-    """A function, whose arguments are filled in; what is none has no name."""
+    """A tool; only functions have names, and arguments to fill in."""
 
     type: str
     name: str | None = None
@@ -43,7 +43,7 @@ class Tool(BaseModel):
 
 
 class InputItem(BaseModel):
-    """A message, a call of a function, what it returned, or how a model came to these."""
+    """A message, a function call, its output, or a model's reasoning."""
 
     type: str = "message"
     role: Role | None = None
@@ -52,7 +52,10 @@ class InputItem(BaseModel):
     output: str | list[Content] | None = None
 
     def message(self, place: int) -> Message | None:
-        """The message of a chat; None for what no prompt shows. Raises ApiError (400)."""
+        """The item as a message of a chat; None for items that prompts do not show.
+
+        Raises ApiError (400).
+        """
         param = f"input[{place}]"
         match self.type:
             case "message" if self.role is not None:
@@ -74,7 +77,7 @@ class InputItem(BaseModel):
 
 
 class ResponsesRequest(Sampling):
-    """A request of OpenAI's responses. What is not named here is ignored."""
+    """A request of OpenAI's responses. Other keys are ignored."""
 
     model: str | None = None
     input: str | list[InputItem]
@@ -97,9 +100,9 @@ class ResponsesRequest(Sampling):
         return [Message(role="system", content=self.instructions), *said]
 
     def schema_asked(self) -> tuple[dict[str, Any] | None, str, str | None]:
-        """The schema, the parameter that it came with, and the function that is called.
+        """(the schema, its parameter, the name of the called function).
 
-        Raises ApiError (400) where there is none, or several.
+        Raises ApiError (400) if there is no schema, or several.
         """
         if self.tools and self.tool_choice != "none":
             (tool, *others) = self.tools
@@ -120,12 +123,12 @@ class ResponsesRequest(Sampling):
 
 
 def responses_routes(service: Service) -> APIRouter:
-    """The route, for a service."""
+    """The route of a service."""
     router = APIRouter(tags=["OpenAI"])
 
     @router.post("/v1/responses", response_model=None)
     async def responses(body: ResponsesRequest, request: Request) -> Any:
-        """Structured outputs of `text.format`, or the arguments of the one function of `tools`."""
+        """Fills in the schema of `text.format`, or the arguments of the function in `tools`."""
         document, param, function = body.schema_asked()
         schema = await service.schemas.of(document, param)
         asked = service, body.messages(), schema, body, body.max_output_tokens, "input"
@@ -139,7 +142,7 @@ def responses_routes(service: Service) -> APIRouter:
 
 
 class _Answer:
-    """A completion in the form of this endpoint."""
+    """The answer in the form of this endpoint."""
 
     def __init__(self, model: str, body: ResponsesRequest, function: str | None) -> None:
         self._function = function
@@ -161,7 +164,7 @@ class _Answer:
         }
 
     def whole(self, done: Completion, text: str) -> dict[str, Any]:
-        """text: all of it, of which the completion may have the rest alone."""
+        """The whole answer. text: the whole text; the completion may have its end alone."""
         usage = done.usage
         return {
             **self._head,
@@ -184,7 +187,7 @@ class _Answer:
     async def events(
         self, found: AsyncGenerator[Part | Completion]
     ) -> AsyncGenerator[dict[str, Any]]:
-        """Streams the answer: text, or a refusal behind it, in the second part of the content."""
+        """Streams the answer: text, and a refusal, if any, as the second part of the content."""
         text, is_begun = "", False
         async with aclosing(found):
             async for part in found:
@@ -260,7 +263,7 @@ class _Answer:
 
 
 class _Call(_Answer):
-    """The answer as a call of a function; what is refused is a message behind it."""
+    """The answer as a function call; a refusal is a message behind it."""
 
     def _output(self, done: Completion, text: str) -> list[dict[str, Any]]:
         status = "incomplete" if done.is_cut or done.refusal is not None else "completed"

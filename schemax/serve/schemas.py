@@ -1,4 +1,4 @@
-"""JSON Schema documents of strangers become declarations, within bounds."""
+"""Turns clients' JSON Schema documents into declarations, within bounds."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from schemax.schema import AttrSchema
 from schemax.serve.errors import ApiError, at_fault
 from schemax.serve.limits import Limits
 
-# Whether it is a document or a name, and its text.
+# The type of a schema in a request, object or name, and its text.
 _Key: TypeAlias = tuple[type, str]
 
-# Declarations that come between two searches for circles: a class refers to itself, so that one
-# that is let go of stays until then.
+# Declarations between two runs of the garbage collector: classes refer to themselves, so only the
+# collector frees them.
 _SEARCHED_AFTER = 16
 
-# What a declaration takes in memory: classes, grammars, compiled prompts; by characters of its
-# document and choices of its fields, about.
+# The memory of a declaration (classes, grammars, compiled prompts), estimated from the characters
+# of its document and the choices of its fields.
 _SCHEMA_BYTES, _CHARACTER_BYTES, _CHOICE_BYTES = 200_000, 500, 1_200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientSchema:
-    """A declaration, made of a document.
+    """A declaration of a client.
 
-    key: the document's. choices: of all fields. compiled: by template and decoding, as far as these
-    are named.
+    key: the document's. choices: the number of all fields' choices. compiled: compiled schemas by
+    template and decoding.
     """
 
     model: type[BaseModel]
@@ -46,7 +46,7 @@ class ClientSchema:
 
 
 class Schemas:
-    """Declarations of documents, those used last kept, so that each is read and compiled once."""
+    """A cache of declarations, least recently used out first, so that each is compiled once."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -55,10 +55,10 @@ class Schemas:
         self._made = 0
 
     async def of(self, document: Mapping[str, Any] | str | None, param: str) -> ClientSchema:
-        """The schema of a JSON Schema document, or of the name of a ready-made one.
+        """The declaration of a JSON Schema document, or of a ready-made schema's name.
 
-        A new one is read in a thread, since that takes its time. Raises ApiError (400, 422) for
-        what is no declaration, and says why.
+        A new schema is read in a thread. Raises ApiError (400, 422), with the reason, for a schema
+        that cannot be declared.
         """
         if not isinstance(document, (str, Mapping)):
             raise ApiError(400, f"{param} must be a JSON Schema object", param=param)
@@ -67,17 +67,17 @@ class Schemas:
             key = type(document), text
             found = self.kept.get(key)
             if found is None:
-                # One client that leaves takes the declaration from no other.
+                # Shielded: a client that leaves must not cancel it for others.
                 with at_fault(param):
                     found = await asyncio.shield(self._coming.get(key) or self._start(key))
-        except ApiError as error:  # which others may be told as well, of a part of another name
+        except ApiError as error:  # clients may share it, with parameters of other names
             raise ApiError(error.status, str(error), param=param) from error
         except RecursionError:
             raise ApiError(400, f"{param} is nested too deep", param=param) from None
         return found
 
     def forget(self, schema: ClientSchema) -> None:
-        """Keeps a declaration no longer, which cannot be asked for."""
+        """Drops a declaration, as one that cannot be compiled."""
         self.kept.drop(schema.key)
 
     def _keep(self, key: _Key, found: ClientSchema) -> None:
@@ -88,14 +88,14 @@ class Schemas:
             gc.collect()
 
     def _start(self, key: _Key) -> asyncio.Task[ClientSchema]:
-        """Has a declaration read, for all who ask for it meanwhile."""
+        """Starts to read a declaration, for all clients that ask for it meanwhile."""
         kind, text = key
         read = self._named if issubclass(kind, str) else self.read
         task = self._coming[key] = asyncio.create_task(asyncio.to_thread(read, text))
 
         def done(_: object) -> None:
             del self._coming[key]
-            # Nobody may be left to look at either.
+            # Read here, since no client may be left to read the exception.
             if not task.cancelled() and task.exception() is None:
                 self._keep(key, task.result())
 

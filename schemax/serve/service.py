@@ -1,4 +1,4 @@
-"""The service that routes share: an extractor, its limits, its figures."""
+"""The service that routes share: an extractor with limits, queue and metrics."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from schemax.serve.output import written
 from schemax.serve.schemas import ClientSchema, Schemas
 from schemax.serve.streams import channel
 
-# Documents, and characters of all of them, that are read in the loop's own thread.
+# The most documents, and characters in all, that are read in the event loop's own thread.
 _FEW, _SHORT = 4, 8_000
 _MOST_SETTINGS = 8
 
 
 class Service:
-    """name: of the model, as clients see it."""
+    """An extractor that serves many clients. name: the model's, as clients see it."""
 
     def __init__(self, extractor: Extractor, name: str, limits: Limits) -> None:
         self.extractor, self.name, self.limits = extractor, name, limits
@@ -42,7 +42,7 @@ class Service:
             extractor.model.serve_strangers()
 
     def decoding(self, **changes: Any) -> DecodingConfig:
-        """The extractor's settings with those of a request. Raises ApiError (400)."""
+        """The extractor's settings with changes of a request. Raises ApiError (400)."""
         given = {name: value for name, value in changes.items() if value is not None}
         try:
             return replace(self.extractor.decoding, **given)
@@ -52,7 +52,7 @@ class Service:
     async def stream(
         self, documents: Sequence[Any], schema: ClientSchema, **options: Any
     ) -> AsyncGenerator[Extraction[Any]]:
-        """Extractions as they finish. Raises ApiError for too many documents."""
+        """Yields extractions as they finish. Raises ApiError for too many documents."""
         if len(documents) > self.limits.documents:
             raise ApiError(
                 422,
@@ -71,9 +71,9 @@ class Service:
     async def _extractions(
         self, documents: Sequence[Any], schema: ClientSchema, options: dict[str, Any]
     ) -> Extractions:
-        """Begun in a thread, which costs more than a few short documents do.
+        """Starts an extraction: in a thread, unless the documents are few and short.
 
-        Whole instances are judged by what a stranger wrote, which costs more than a thread.
+        Conditions of a client's schema on whole instances may be slow, so they require a thread.
         """
         is_quick = (
             len(documents) <= _FEW
@@ -87,7 +87,7 @@ class Service:
         return begin() if is_quick else await asyncio.to_thread(begin)
 
     async def compiled(self, schema: ClientSchema, options: Mapping[str, Any]) -> CompiledSchema:
-        """The schema for a template and a decoding; in a thread, where it is new."""
+        """Compiles a schema for a template and a decoding: cached, or in a thread."""
         settings = {name: options[name] for name in ("template", "decoding") if name in options}
         key = tuple(settings.values())
         if (found := schema.compiled.get(key)) is None:
@@ -97,7 +97,7 @@ class Service:
             except SchemaxError:
                 self.schemas.forget(schema)
                 raise
-            if len(schema.compiled) >= _MOST_SETTINGS:  # for strangers choose them
+            if len(schema.compiled) >= _MOST_SETTINGS:  # clients choose settings
                 schema.compiled.clear()
             schema.compiled[key] = found
         return found
@@ -105,7 +105,7 @@ class Service:
     async def watch(
         self, document: Any, schema: ClientSchema, *, num_rivals: int = 0, **options: Any
     ) -> AsyncGenerator[Progress | Extraction[Any]]:
-        """Yields what passes do for a document, and its extraction in the end; see `stream`."""
+        """Yields the progress of a document pass by pass, then its extraction; see `stream`."""
         loop = asyncio.get_running_loop()
 
         async def work(put: Callable[[Progress | Extraction[Any]], None]) -> None:

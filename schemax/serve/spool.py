@@ -1,4 +1,4 @@
-"""Bytes on their way to a client that may not read yet, as many as fit into a file."""
+"""A spool: a file that holds bytes until a client reads them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ _CHUNK = 65_536
 
 
 class SpoolError(ApiError):
-    """A client lets too many bytes wait for too long."""
+    """A client leaves too many bytes unread for too long."""
 
 
 class Spool:
-    """A queue of bytes, in a file: most clients read nothing before they have sent everything.
+    """A queue of bytes in a file, since most clients read nothing before they have sent all.
 
-    most: bytes that wait at once, or nearly. seconds: that a client may read nothing for, then.
+    most: the bytes, nearly, that may wait at once. seconds: the time to wait for a client to read
+    if there are more.
     """
 
     def __init__(self, most: int, seconds: float) -> None:
@@ -28,7 +29,7 @@ class Spool:
         self._changed = asyncio.Condition()
 
     async def put(self, data: bytes, *, late: bool = False) -> None:
-        """Raises SpoolError, unless it is too late for that."""
+        """Appends data. Raises SpoolError if the client reads nothing, unless `late`."""
         async with self._changed:
             try:
                 async with asyncio.timeout(self._seconds):
@@ -52,7 +53,7 @@ class Spool:
             self._changed.notify_all()
 
     async def take(self) -> bytes:
-        """Takes what was put next, once there is something; b"" at the end."""
+        """Waits for bytes, and takes the next ones; b"" at the end."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._read < self._written or self._is_ended)
             self._file.seek(self._read)

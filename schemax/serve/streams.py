@@ -1,4 +1,4 @@
-"""Answers that are sent as they come, and work that ends where the client leaves."""
+"""Streams answers as they are made, and cancels work when the client leaves."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from schemax.serve.json_text import json_text
 T = TypeVar("T")
 
 DEADLINE = "schemax.deadline"
-"""The key of a request's scope: when its time is over, by the clock of the event loop."""
+"""The key, in a request's scope, of its deadline by the event loop's clock."""
 
 
 async def event_stream(
     request: Request, events: AsyncGenerator[Mapping[str, Any]], *, end: str | None = None
 ) -> StreamingResponse:
-    """Server-sent events, named by their `type` where they have one. end: what the last one says.
+    """Streams server-sent events, named by their `type` if they have one. end: the last event.
 
-    What goes wrong before the first event is raised, so that the status says it; what goes wrong
-    later is an event.
+    An error before the first event is raised, so that it gives the status; a later one is an event.
     """
 
     def event(data: Mapping[str, Any]) -> str:
@@ -39,7 +38,7 @@ async def event_stream(
 async def line_stream(
     request: Request, rows: AsyncGenerator[Mapping[str, Any]]
 ) -> StreamingResponse:
-    """Newline-delimited JSON; what goes wrong on the way is the last line."""
+    """Streams newline-delimited JSON; an error on the way is the last line."""
 
     def line(row: Mapping[str, Any]) -> str:
         return json_text(row) + "\n"
@@ -50,8 +49,10 @@ async def line_stream(
 async def channel(
     work: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]],
 ) -> AsyncGenerator[T]:
-    """What work puts, in a task of its own: a time limit in it holds, whichever task takes the
-    items. Raises what work raises, behind the last item."""
+    """Yields the items that `work` puts. Raises work's error behind the last item.
+
+    Work runs in a task of its own, so that its time limit holds whichever task takes the items.
+    """
     made = asyncio.Queue[tuple[T] | None]()
     task = asyncio.create_task(work(lambda item: made.put_nowait((item,))))
     task.add_done_callback(lambda _: made.put_nowait(None))
@@ -66,7 +67,7 @@ async def channel(
 
 
 async def _pumped(items: AsyncGenerator[T], deadline: float, ahead: int = 64) -> AsyncGenerator[T]:
-    """Items, made so far ahead of who takes them: where nobody does, the time limit ends them."""
+    """Yields items, made up to `ahead` in advance; the deadline holds even if none is taken."""
     room = asyncio.Semaphore(ahead)
 
     async def work(put: Callable[[T], None]) -> None:
@@ -106,7 +107,7 @@ async def _stream(
 
 
 async def while_connected(request: Request, work: Awaitable[T]) -> T:
-    """Awaits work, which is cancelled where the client leaves; ApiError (499) is raised then."""
+    """Awaits work. If the client leaves, cancels the work and raises ApiError (499)."""
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":

@@ -1,4 +1,4 @@
-"""`GET /`: a page to try the server by hand; `POST /v1/trace`: what it shows, pass by pass."""
+"""`GET /`: a page to try the server by hand; `POST /v1/trace`: its data, pass by pass."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from schemax.serve.streams import event_stream, while_connected
 from schemax.tokens import SlotOutput
 
 LONGEST = 20_000
-"""Characters of a document of the playground."""
+"""The most characters of a document in the playground."""
 
 
 class TraceRequest(BaseModel):
-    """A document and a schema: the name of a ready-made one, or a JSON Schema object."""
+    """A document, and a schema: the name of a ready-made schema, or a JSON Schema object."""
 
     declared: str | dict[str, Any] = Field(alias="schema")
     document: str = Field(min_length=1, max_length=LONGEST)
@@ -47,8 +47,8 @@ def playground_routes(service: Service) -> APIRouter:
 
     @router.post("/v1/trace", response_model=None)
     async def traced(body: TraceRequest, request: Request) -> Any:
-        """Reads a document, and tells the tokens of every pass, the row, and how long it took;
-        with `Accept: text/event-stream` pass by pass, as they are done."""
+        """Reads a document; answers the tokens of every pass, the row and the time taken. With
+        `Accept: text/event-stream` it sends every pass when it is done."""
         schema = await service.schemas.of(body.declared, "schema")
         events = _events(service, body.document, schema)
         if "text/event-stream" in request.headers.get("accept", ""):
@@ -61,9 +61,9 @@ def playground_routes(service: Service) -> APIRouter:
 async def _events(
     service: Service, document: str, schema: ClientSchema
 ) -> AsyncGenerator[dict[str, Any]]:
-    """A trace: first what is read, then every pass with the fields that it ended, then the whole.
+    """Yields a trace: first the prompt, then every pass with the fields that it ended, then all.
 
-    Passes are shared with all other requests, and counted as far as they wrote for this one.
+    Requests share passes; only passes that wrote for this request count.
     """
     compiled = await service.compiled(schema, {})
     shown = Shown.of_options({})
