@@ -1,1 +1,1 @@
-"""Speed beside other ways to do the same work: in one process, on one model, token for token."""
+"""Compares speed with other engines on the same work: in one process, on one model."""

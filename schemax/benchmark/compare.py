@@ -1,4 +1,4 @@
-"""A whole comparison: loads the model, makes the work, runs everything, reports."""
+"""Runs a whole comparison: loads the model, makes the work, measures, reports."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ GRID_DOCUMENTS, GRID_BATCHES = (1, 2, 4, 6, 8), (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison: the engines, and their work.
+    """The settings of a comparison: model, engines and work.
 
     model: a folder or Hub id; shape: a name in `random_models.SHAPES` instead, with random weights.
-    tokenizer: a folder, for annotated data on random weights; None takes the model's own, and for a
+    tokenizer: a folder, for annotated data on random weights; None takes the model's own, or for a
         shape the embedded model's.
-    dtype: "auto" takes bfloat16 for shapes, and for models what `load` takes.
+    dtype: "auto" takes bfloat16 for shapes, and as `load` does for models.
     data: annotated products. With `sizes`, listings are generated, and only the lengths of their
         values come from the products.
-    sizes: of generated listings; None reads `documents` of the products instead.
+    sizes: sizes of generated listings; None reads `documents` of the products.
     server: the address of a server that is measured as well, on `data`; token_prices: its dollars
         for a million tokens, read and written.
-    price_per_hour: of the machine, in dollars.
-    rivals: what `engines` may name beside ours.
+    price_per_hour: the machine's, in dollars.
+    rivals: engines that `engines` may name beside ours.
 
-    Raises ValueError for settings that contradict each other or name what does not exist.
+    Raises ValueError for settings that contradict each other, and for unknown names.
     """
 
     engines: tuple[str, ...]
@@ -86,10 +86,10 @@ class Comparison:
 def compare_engines(
     comparison: Comparison, tell: Callable[[str], None] = lambda _: None
 ) -> reports.Report:
-    """Runs a comparison, and tells of its progress.
+    """Runs a comparison, and reports progress.
 
-    Raises BenchmarkError where an engine does not write the given answers, and ModelError,
-    InputError for what cannot be loaded or read.
+    Raises BenchmarkError if an engine does not write the given answers; ModelError or InputError
+    if the model or the data cannot be read.
     """
     model, tokenizer = load_model(comparison)
     work, examples = _make_work(comparison, model, tokenizer)
@@ -125,7 +125,7 @@ def compare_engines(
 
 
 def load_model(comparison: Comparison) -> tuple[Any, Any]:
-    """The model, and what `compile_schema` takes for a tokenizer; sets the threads asked for."""
+    """Loads (the model, a tokenizer for `compile_schema`), and sets the number of threads."""
     if comparison.threads is not None:
         torch.set_num_threads(comparison.threads)
     if comparison.shape is None:

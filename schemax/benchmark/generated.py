@@ -10,8 +10,8 @@ import numpy as np
 from schemax.benchmark.workload import Category, Ids, Listing, Workload
 from schemax.tokens import DONE, StopTable
 
-# Tokens per stated value in the test split of OA-Mine, written as JSON with Qwen2's tokenizer:
-# the opening quote, the value, and the token that completes it. Mean 5.4.
+# Counts of stated values by tokens in the test split of OA-Mine, written as JSON with Qwen2's
+# tokenizer: the opening quote, the value, and the token that completes it. Mean 5.4.
 VALUE_LENGTHS: Mapping[int, int] = {
     3: 246, 4: 655, 5: 601, 6: 448, 7: 244, 8: 108, 9: 60, 10: 37, 11: 15, 12: 18, 13: 6, 14: 5,
     16: 3, 18: 2, 20: 2, 25: 1,
@@ -26,8 +26,8 @@ _K_MAX = 30  # the paper's
 class Sizes:
     """Sizes of the listings, in tokens.
 
-    jitter: lengths of documents vary by up to this share, evenly; 0 makes all alike.
-    Raises ValueError for sizes that make no listing.
+    jitter: the share by which lengths of documents vary at most, evenly; 0 makes all alike.
+    Raises ValueError for sizes that allow no listing.
     """
 
     documents: int = 64
@@ -51,20 +51,20 @@ class Sizes:
 def generate_work(
     sizes: Sizes, vocab_size: int, lengths: Mapping[int, int] = VALUE_LENGTHS
 ) -> Workload:
-    """Generates work, which is the same for the same arguments.
+    """Generates work; the same arguments give the same work.
 
     A value is a span of its document, as extracted values are; the instruction names the keys.
-    Without either, drafts that copy from the prompt would have nothing to copy.
+    Otherwise drafts that copy from the prompt would have nothing to copy.
 
-    lengths: how often values have so many tokens, completing token included.
-    Raises ValueError for a vocabulary too small to draw from.
+    lengths: counts of values by tokens, completing token included.
+    Raises ValueError for too small a vocabulary.
     """
     if vocab_size < 4 * _FIRST:
         raise ValueError(f"a vocabulary of {vocab_size} tokens is too small to draw listings from")
     random = np.random.default_rng(sizes.seed)
 
     def draw(count: int) -> Ids:
-        # Special tokens stand at either end of a vocabulary.
+        # Special tokens are at either end of a vocabulary.
         return tuple(random.integers(_FIRST, int(0.95 * vocab_size), count).tolist())
 
     keys = tuple(draw(sizes.key_tokens) for _ in range(sizes.attributes))

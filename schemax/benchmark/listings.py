@@ -1,4 +1,4 @@
-"""Annotated products as work: their own words, and the values that annotators found."""
+"""Turns annotated products into work: documents, and annotated values as answers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from schemax.evaluation.schemas import annotated_schemas
 
 
 def read_rows(path: Path, count: int | None = None) -> list[Example]:
-    """Annotated products of a JSONL file, evenly spread over it, category by category.
+    """Reads annotated products of a JSONL file, evenly spread over it, category by category.
 
-    Raises InputError, naming the line where one is at fault.
+    Raises InputError, naming the line, for a malformed line.
     """
     examples = read_examples(path)
     if count is not None and count < len(examples):
@@ -31,9 +31,9 @@ def annotated_work(
     *,
     source: str = "",
 ) -> Workload:
-    """Every attribute of a product's category is a slot; what is not annotated is written null.
+    """Makes work: every attribute of a product's category is a slot, null if it is not annotated.
 
-    examples: those of a category next to each other.
+    examples: category by category.
     Raises ModelError for a tokenizer that does not fit the vocabulary.
     """
     compiled = {
@@ -79,7 +79,7 @@ def value_lengths(work: Workload) -> Mapping[int, int]:
 
 
 def _category(compiled: CompiledSchema, listings: Sequence[Listing]) -> Category:
-    """Budgets are the compiler's, wider where an annotated value needs it."""
+    """The category, with the compiler's budgets, widened for longer annotated values."""
     longest = [max(map(len, slot)) for slot in zip(*(x.answers for x in listings), strict=True)]
     return Category(
         instruction=compiled.instruction,
@@ -90,7 +90,7 @@ def _category(compiled: CompiledSchema, listings: Sequence[Listing]) -> Category
 
 
 def _answers(example: Example, compiled: CompiledSchema, eos_id: int) -> tuple[Ids, ...]:
-    """Up to the token that completes the stop rule; where none does, an EOS id ends the value."""
+    """The answers, each up to the token that completes the stop rule, else ended by an EOS id."""
     found = []
     for attribute in compiled.attributes:
         value = canonical(example.attributes.get(attribute.label))

@@ -1,4 +1,4 @@
-"""Runs engines by turns, takes their time and memory, and checks that each did the work."""
+"""Runs engines in turn, measures time and memory, and checks that each did the work."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NO_TIME = "no time was left"
 
 @dataclass(slots=True)
 class EngineRun:
-    """The figures of one engine, as it ran.
+    """The measurements of an engine.
 
-    documents: of each run; seconds: one per repeat; passes: forward passes of the model in one
-        run, None where the engine does not go through the model's own `forward`.
+    documents: documents of each run; seconds: of each repeat; passes: forward passes of a run, None
+        if the engine does not call the model's own `forward`.
     peak_bytes: the largest rise of memory during any run.
-    tried: documents/s by batch size, where the engine left the choice to us.
+    tried: documents/s by batch size, if the engine leaves the choice to its user.
     skipped: why it took no part. pace: seconds per document of the latest run.
     """
 
@@ -42,23 +42,24 @@ class EngineRun:
 
 
 class Clock:
-    """The seconds that measurements may still take together; None: all the time."""
+    """The time left for all measurements. seconds: None for no limit."""
 
     def __init__(self, seconds: float | None) -> None:
         self._end = None if seconds is None else time.monotonic() + seconds
 
     def allows(self, outcome: EngineRun, documents: int) -> bool:
-        """True if a run over so many documents fits, as far as the engine's pace is known."""
+        """True if a run over the documents fits, by the engine's pace if it is known."""
         return self._end is None or time.monotonic() + documents * outcome.pace < self._end
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """repeats: timed runs per engine, all engines in each round, in a new order every time.
+    """Rules of a measurement.
 
-    rival_documents: rivals run on so many documents, evenly spread; None for all.
-    warm_up: documents that rivals read before anything is timed; ours read all.
-    seconds: for all of it; a run is begun where it fits, by the pace of the engine's latest one.
+    repeats: timed runs per engine, all engines in each round, in a new order every time.
+    rival_documents: the documents, evenly spread, that rivals run on; None for all.
+    warm_up: documents that rivals read before anything is timed; our engines read all.
+    seconds: the time for all runs; a run begins only if it fits by the pace of the engine's latest.
     """
 
     repeats: int = 3
@@ -81,9 +82,9 @@ def measure_engines(
     device: torch.device,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[EngineRun]:
-    """Measures engines, in their order; those for which no time was left are skipped.
+    """Measures engines, in their order; skips engines for which no time is left.
 
-    Raises BenchmarkError where an engine writes anything but the given answers.
+    Raises BenchmarkError if an engine writes anything but the given answers.
     """
     clock = Clock(rules.seconds)
     smaller = work if rules.rival_documents is None else work.part(rules.rival_documents)
@@ -111,7 +112,7 @@ def measure_engines(
 
 
 def timed(outcome: EngineRun, work: Workload, device: torch.device) -> float:
-    """Seconds of one checked run; counts its passes and its memory as well.
+    """Runs an engine, checks its output, notes passes and memory; returns the seconds.
 
     Raises BenchmarkError for other answers than the given ones.
     """
@@ -119,7 +120,7 @@ def timed(outcome: EngineRun, work: Workload, device: torch.device) -> float:
     passes: list[int] = []
     with peak_memory(device) as peak:
         engine.reset(work)
-        # Of the engine's own replica of the model.
+        # On the engine's own replica of the model.
         hook = engine.module.base_model.register_forward_pre_hook(lambda *_: passes.append(1))
         try:
             synchronize(device)
@@ -139,21 +140,21 @@ def timed(outcome: EngineRun, work: Workload, device: torch.device) -> float:
 def _prepare(
     outcome: EngineRun, work: Workload, rules: Rules, device: torch.device, clock: Clock
 ) -> None:
-    """Sets up, warms up, and finds the best batch; a rival that fails here takes no part."""
+    """Sets up, warms up, and finds the best batch; skips a rival that fails here."""
     engine = outcome.engine
     try:
         if not clock.allows(outcome, 1):
             raise Unavailable(NO_TIME)
         engine.setup(work)
         engine.batch_size = engine.batch_sizes[0] if engine.batch_sizes else engine.batch_size
-        # Rivals meet every size of batch below; ours may prepare themselves for the whole stream.
+        # Rivals run every batch size below; our engines may prepare for the whole stream.
         timed(outcome, work if engine.kind == "ours" else work.part(rules.warm_up), device)
         _tune(outcome, work, device, clock)
     except Unavailable as reason:
         outcome.skipped = str(reason)
     except BenchmarkError:
         raise
-    except Exception as error:  # other people's code, in an environment it may not be made for
+    except Exception as error:  # rivals may raise anything
         if engine.kind != "rival":
             raise
         said = (str(error).strip().splitlines() or [""])[0]
@@ -186,17 +187,17 @@ def _tune(outcome: EngineRun, work: Workload, device: torch.device, clock: Clock
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits for what an accelerator still computes."""
+    """Waits until an accelerator has finished its work."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
 
 @contextmanager
 def peak_memory(device: torch.device) -> Iterator[list[int]]:
-    """The largest rise over the level before, in bytes: once the context is left, the only item of
-    a list, which stays empty where the rise cannot be told.
+    """Measures the largest rise of memory in its context, in bytes.
 
-    On CUDA what torch allocates, else resident memory as Linux counts it.
+    Yields a list that holds the rise after the context; it stays empty if the system does not tell.
+    On CUDA the memory that torch allocates counts, else resident memory as Linux counts it.
     """
     peak: list[int] = []
     if device.type == "cuda":
@@ -205,13 +206,13 @@ def peak_memory(device: torch.device) -> Iterator[list[int]]:
         yield peak
         peak.append(torch.cuda.max_memory_allocated(device) - before)
         return
-    gc.collect(1)  # what a run leaves behind is young; the rest would take longer than some runs
-    # Freed pages that the allocator keeps would hide what is allocated next.
+    gc.collect(1)  # garbage of runs is young; collecting all would take longer than some runs
+    # Freed pages that the allocator keeps would hide new allocations.
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
     started = None
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark is what is resident now
+        Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
         started = resident("VmRSS")
     yield peak
     highest = resident("VmHWM")
@@ -220,7 +221,7 @@ def peak_memory(device: torch.device) -> Iterator[list[int]]:
 
 
 def resident(name: str) -> int | None:
-    """Bytes of this process: VmRSS now, VmHWM at most so far; None where Linux does not count."""
+    """Resident bytes of this process: VmRSS now, VmHWM at most so far; None outside Linux."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(f"{name}:"):

@@ -1,4 +1,4 @@
-"""The report as a picture, where matplotlib is installed."""
+"""Draws the report; requires matplotlib."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ _WIDTH = 9.0
 
 
 def plot(report: Report, path: Path) -> None:
-    """Bars of documents/s, on a logarithmic axis, and the grid of a sweep below them.
+    """Draws bars of documents/s on a logarithmic axis, and the grid of a sweep below them.
 
-    The format goes by the file's name. Raises ValueError for a suffix that matplotlib does not
-    know.
+    The file's suffix decides the format. Raises ValueError for a suffix that matplotlib lacks.
     """
     from matplotlib.ticker import LogFormatter
 
@@ -50,9 +49,9 @@ def _bars(axes: Any, report: Report) -> None:
 
 
 def _grid(axes: Any, report: Report) -> None:
-    """Draws figure 4 of the paper: over documents per prompt, a line for every size of batches.
+    """Draws figure 4 of the paper: over documents per prompt, a line for every batch size.
 
-    The paper's setting is drawn through, isolated documents are dots at 1, rivals dashed lines.
+    The paper's setting has solid lines, isolated documents are dots at 1, rivals dashed lines.
     """
     for size in sorted({row.batch_size or 0 for row in report.sweep}):
         own = [row for row in report.sweep if row.batch_size == size]

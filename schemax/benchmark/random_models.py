@@ -34,7 +34,7 @@ _TINY = {"num_key_value_heads": 2, "head_dim": 16, "vocab_size": 4096}
 
 SHAPES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "qwen3-tiny": _shape(64, 128, 2, 4, tied=True, **_TINY),  # ours, to try things out
+        "qwen3-tiny": _shape(64, 128, 2, 4, tied=True, **_TINY),  # not published; for quick trials
         "qwen3-0.6b": _shape(1024, 3072, 28, 16, tied=True),
         "qwen3-1.7b": _shape(2048, 6144, 28, 16, tied=True),
         "qwen3-4b": _shape(2560, 9728, 36, 32, tied=True),
@@ -46,10 +46,10 @@ SHAPES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def shape_config(name: str) -> Any:
-    """The configuration of that name. Raises ValueError for an unknown one."""
+    """The configuration of a shape. Raises ValueError for an unknown name."""
     if name not in SHAPES:
         raise ValueError(f"unknown shape {name!r}; the shapes are {', '.join(SHAPES)}")
-    make: Any = Qwen3Config  # what all configurations take is not in its signature
+    make: Any = Qwen3Config  # its signature lacks the arguments of all configurations
     return make(
         **SHAPES[name],
         max_position_embeddings=40_960,
@@ -63,15 +63,15 @@ def shape_config(name: str) -> Any:
 
 
 def random_model(config: Any, dtype: torch.dtype, device: torch.device) -> Any:
-    """A Qwen3 model with random weights, made in the time it takes to write them.
+    """Makes a Qwen3 model with random weights, as fast as memory can be written.
 
-    The numbers repeat every few million: no kernel is faster for it.
+    The numbers repeat every few million, which makes no kernel faster.
     """
     with torch.device("meta"):
         model: Any = Qwen3ForCausalLM(config)
     model = model.to(dtype).to_empty(device=device)
     model.tie_weights()
-    # Its frequencies are no weights, and so not in place yet.
+    # Rotary frequencies are no weights, so they are not set yet.
     with device:
         model.model.rotary_emb = type(model.model.rotary_emb)(config)
     random = torch.Generator(device).manual_seed(0)
@@ -89,9 +89,9 @@ def random_model(config: Any, dtype: torch.dtype, device: torch.device) -> Any:
 
 
 def replica(model: Any) -> Any:
-    """A model of its own over the same weights: hooks and settings of one never reach another."""
+    """A separate model over the same weights, with hooks and settings of its own."""
     shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
     made = copy.deepcopy(model, shared)
-    # What a trained model likes to sample with has no place here.
+    # Without the sampling settings that trained models bring along.
     made.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
     return made

@@ -1,4 +1,4 @@
-"""The report of a comparison, as plain data: tables, pages and plots are made from it alone."""
+"""The report of a comparison: plain data, from which tables, pages and plots are made."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ FORMAT = 1
 class EngineRow:
     """The figures of an engine.
 
-    documents: of each run; seconds: per repeat.
+    documents: documents of each run; seconds: of each repeat.
     products_per_second: of the median repeat; slowest, fastest: of the others.
-    of_floor, times_generate: its speed over those of the two engines of that name; None where
-        they took no part.
-    passes: forward passes of one run; passes_per_product: shared between its documents.
-    tried: documents/s by batch size; batch_size: the one that was kept.
-    documents_per_prompt: at most.
+    of_floor, times_generate: its speed over that of the engines "floor" and "generate"; None
+        without them.
+    passes: forward passes of a run; passes_per_product: the same per document.
+    tried: documents/s by batch size; batch_size: the size kept.
+    documents_per_prompt: the most.
     """
 
     name: str
@@ -60,11 +60,11 @@ class EngineRow:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that was measured, and on what.
+    """The report of a comparison.
 
-    model: name, class, parameters, dtype and shape; environment: hardware and versions; work: how
-    it was made, and its tokens; skipped: name and reason; sweep: rows of the grid; server: what
-    was measured over HTTP, on rows of its own.
+    model: name, class, parameters, dtype and shape; environment: hardware and versions; work: its
+    source and its tokens; skipped: name and reason; sweep: rows of the grid; server: figures of a
+    server, measured over HTTP.
     """
 
     model: dict[str, Any]
@@ -77,7 +77,7 @@ class Report:
     server: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """The report as plain data for JSON."""
         return {"schemax_bench": FORMAT, **asdict(self)}
 
     @classmethod
@@ -96,9 +96,9 @@ def engine_rows(
     dollars_per_hour: float | None = None,
     beside: Sequence[EngineRun] = (),
 ) -> tuple[EngineRow, ...]:
-    """Figures of the engines that ran, in order.
+    """The rows of engines that ran, in order.
 
-    beside: where the floor and `generate` are found, if not among them.
+    beside: runs that hold the floor and `generate`, if `outcomes` lacks them.
     """
     known = [outcome for outcome in (*outcomes, *beside) if outcome.skipped is None]
     rates = {o.engine.name: o.documents / median(o.seconds) for o in known}
@@ -134,7 +134,7 @@ def engine_rows(
 
 
 def describe_model(model: Any, name: str) -> dict[str, Any]:
-    """Name, class, dtype, and the numbers that decide speed."""
+    """Describes a model: name, class, dtype, and the numbers that decide speed."""
     config = model.config.get_text_config()
     names = (
         *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
@@ -151,7 +151,7 @@ def describe_model(model: Any, name: str) -> dict[str, Any]:
 
 
 def describe_environment(device: torch.device) -> dict[str, Any]:
-    """Hardware and versions: without them a speed says nothing."""
+    """Describes hardware and versions, without which a speed means nothing."""
     accelerator = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {
         "device": device.type,
@@ -169,7 +169,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
 
 
 def describe_work(work: Workload) -> dict[str, Any]:
-    """Describes how the work was made, and how many tokens it has of each kind."""
+    """Describes the work: its source, and the numbers of its tokens by kind."""
     counts = work.counts()
     answers = [len(a) for listing in work.listings for a in listing.answers]
     return {

@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's protocol, on the same products."""
+"""Measures a server that speaks OpenAI's protocol, on the same products."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def ask_server(
     concurrency: int = 32,
     token_prices: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
-    """Has a server write the output of every product, as its other users do.
+    """Asks a server for the output of every product, as its other clients do.
 
-    address: URL, or URL#MODEL: of the API, `/v1` included; without a model its first.
-    tokenizer: whose chat template the prompts are written in. A server without completions is asked
-        by chat, with its own.
+    address: URL or URL#MODEL of the API, `/v1` included; by default the server's first model.
+    tokenizer: its chat template renders the prompts. A server without completions is asked by chat,
+        with the server's own template.
     token_prices: dollars for a million tokens, read and written.
 
-    Gives the figures of the report. agreement: the share of attributes whose value is the annotated
-    one, null included; tokens_read, tokens: by the server's own count, None where it gives none.
+    Returns the figures of the report. agreement: the share of attributes with the annotated value,
+    null included; tokens_read, tokens: counted by the server, None if it does not count.
 
-    Raises BenchmarkError where the server cannot be reached or answers otherwise.
+    Raises BenchmarkError if the server cannot be reached, or its answers cannot be read.
     """
     schemas = annotated_schemas(examples)
     records = [shown_record(example) for example in examples]

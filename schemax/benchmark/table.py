@@ -1,4 +1,4 @@
-"""A report as a table: of cells for the terminal, of Markdown for a page of documentation."""
+"""Turns a report into tables: of cells for the terminal, in Markdown for pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def columns(report: Report) -> tuple[str, ...]:
 def table_rows(
     report: Report, rows: Sequence[EngineRow] | None = None
 ) -> Iterator[tuple[str, ...]]:
-    """Yields a tuple of texts per engine, as `columns` names them: bounds first, then by speed.
+    """Yields the cells of a row per engine, in the order of `columns`: bounds first, then by speed.
 
     passes: forward passes per product; ±: half the range of the repeats; MiB: peak memory.
     """
@@ -44,7 +44,7 @@ def table_rows(
 
 
 def headline(report: Report) -> str:
-    """Says what was measured, on what, in a sentence."""
+    """A sentence that names model, hardware, work and versions."""
     model, place, work = report.model, report.environment, report.work
     hardware = place["accelerator"] or f"{place['cpu']}, threads: {place['threads']}"
     return (
@@ -57,7 +57,7 @@ def headline(report: Report) -> str:
 
 
 def notes(report: Report) -> Iterator[str]:
-    """Yields what a reader of the figures should know, and who is missing."""
+    """Yields remarks on figures, and the engines that took no part."""
     for row in report.engines:
         if row.note:
             yield f"{row.name}: {row.note}"
@@ -87,7 +87,7 @@ def markdown(report: Report) -> str:
 
 
 def number(value: float) -> str:
-    """Three significant digits, whatever the size."""
+    """A number with three significant digits."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
@@ -107,9 +107,9 @@ BEGIN, END = "<!-- bench:results -->", "<!-- bench:end -->"
 
 
 def write_page(path: Path, report: Report) -> None:
-    """Puts the report's section between the page's two marks; one of the same name is replaced.
+    """Puts the report's section between a page's two marks, in the place of one of the same name.
 
-    Raises BenchmarkError for a page without the marks, and OSError for one that cannot be read.
+    Raises BenchmarkError for a page without the marks, OSError if it cannot be read.
     """
     page = path.read_text("utf-8")
     head, begin, rest = page.partition(BEGIN)
@@ -126,7 +126,7 @@ def write_page(path: Path, report: Report) -> None:
 
 
 def section_name(report: Report) -> str:
-    """Tells a comparison from others on the page: model, work and hardware."""
+    """The section's name, unique on the page: model, work and hardware."""
     work, place = report.work, report.environment
     return (
         f"{report.model['name']}, {report.model['dtype']}, {work['source']}, "

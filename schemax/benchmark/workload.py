@@ -1,7 +1,7 @@
-"""The work of a benchmark: token ids to be read, and the answers that every engine has to write.
+"""The work of a benchmark: token ids to read, and the answers that every engine has to write.
 
-With the answers given (replay), all engines do the same work whatever the weights say, so that
-random weights of a published shape measure as well as trained ones.
+With given answers (replay), all engines do the same work whatever the weights, so that random
+weights of a published shape measure as well as trained ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Writes = Literal["values", "output", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A category: what documents of one kind have in common.
+    """A category: all that its documents have in common.
 
     instruction: I, before the document; opening: S, between the document and the output.
     keys: (N,) segments, each right before its value.
@@ -37,7 +37,7 @@ class Category:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A document and its answers: (N,) values, the token that completes each included."""
+    """A document and its (N,) answers, completing tokens included."""
 
     category: int
     ids: Ids
@@ -46,12 +46,12 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class TokenCounts:
-    """Tokens that any engine must process, each once, and what autoregression adds.
+    """Counts of the tokens that any engine must process, each once, and of autoregressive outputs.
 
     instructions: once per category that occurs. documents, openings, keys: once per document.
-    values: generated tokens that are ever an input; the one that completes a value is not.
-    head: positions whose logits are needed, one per generated value token.
-    outputs: tokens an autoregressive engine generates: keys, values and the end of the output.
+    values: generated tokens that are ever an input; a value's completing token is not.
+    head: positions that require logits, one per generated value token.
+    outputs: tokens that an autoregressive engine generates: keys, values, end of the output.
     """
 
     instructions: int
@@ -64,18 +64,18 @@ class TokenCounts:
 
     @property
     def passed(self) -> int:
-        """Tokens of the floor: what is left of the work if nothing is wasted."""
+        """The tokens of the floor, which wastes nothing."""
         return self.instructions + self.documents + self.openings + self.keys + self.values
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A stream of documents, those of a category next to each other.
+    """A stream of documents, category by category.
 
-    stop: ends a value; eos_id: ends an output that an engine writes key by key. No other token
-        of an answer is the latter.
-    facts: how the work was made, for the report.
-    token_bytes: of every token, where the tokens are those of a text.
+    stop: ends a value; eos_id: ends an output that an engine writes key by key, and stands nowhere
+        else in an answer.
+    facts: the source of the work, for the report.
+    token_bytes: the bytes of every token, if the tokens are those of a text.
     """
 
     categories: tuple[Category, ...]
@@ -91,11 +91,11 @@ class Workload:
 
     @cached_property
     def end(self) -> StopTable:
-        """Ends an autoregressive output: nothing but the EOS id does."""
+        """The stop rule of autoregressive outputs, which the EOS id alone ends."""
         return StopTable(np.zeros((1, self.vocab_size), np.int8), (self.eos_id,))
 
     def part(self, count: int) -> Workload:
-        """`count` of the documents, evenly spread over the stream."""
+        """The work of `count` documents, evenly spread over the stream."""
         total = len(self.listings)
         if count >= total:
             return self
@@ -113,7 +113,7 @@ class Workload:
         return (*(i for one in listings for i in self.output(one)[:-1]), self.eos_id)
 
     def parted_output(self, ids: Ids, listings: Sequence[Listing]) -> list[Ids]:
-        """The reverse: what each of the documents would have been given alone, EOS id included."""
+        """Splits a joined output into the outputs of single documents, each with the EOS id."""
         found, at = [], 0
         for listing in listings:
             length = len(self.output(listing)) - 1
@@ -122,7 +122,7 @@ class Workload:
         return found
 
     def groups(self, documents_per_prompt: int) -> list[list[Listing]]:
-        """Up to so many neighbours of one category each."""
+        """Groups of neighbours of one category, up to `documents_per_prompt` each."""
         found = []
         for _, group in groupby(self.listings, key=lambda listing: listing.category):
             members = list(group)
@@ -131,13 +131,13 @@ class Workload:
         return found
 
     def stem(self, *listings: Listing) -> Ids:
-        """I D S: what stands before the output of one document, or of several of a category."""
+        """I D S: the ids before the output of one document, or of several of a category."""
         category = self.categories[listings[0].category]
         documents = (i for listing in listings for i in listing.ids)
         return (*category.instruction, *documents, *category.opening)
 
     def expected(self, writes: Writes) -> list[tuple[Ids, ...]]:
-        """The emissions that an engine owes, per document: N values, or one whole output."""
+        """The tokens that an engine must write per document: N values, or one whole output."""
         if writes == "output":
             return [(self.output(listing),) for listing in self.listings]
         return [listing.answers for listing in self.listings] if writes == "values" else []
@@ -194,7 +194,7 @@ class Workload:
 def first_difference(
     expected: Sequence[tuple[Ids, ...]], emitted: Sequence[tuple[Ids, ...]]
 ) -> str:
-    """Says where two emissions part; empty if they do not."""
+    """Describes the first difference of two outputs; "" if there is none."""
     if len(expected) != len(emitted):
         return f"{len(emitted)} documents instead of {len(expected)}"
     for place, (wanted, found) in enumerate(zip(expected, emitted, strict=True)):

@@ -1,1 +1,1 @@
-"""Engines by family, one a file; what all share is in `base`, their names are in `registry`."""
+"""Engines by family, one per file; `base` is common to all, `registry` has their names."""

@@ -1,4 +1,4 @@
-"""Engines of a benchmark: the same is asked of all of them."""
+"""`Engine`: the interface of all engines of a benchmark."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Emitted = Sequence[tuple[Ids, ...]]
 
 
 class BenchmarkError(SchemaxError):
-    """A comparison that would not be fair, or cannot be made: an engine wrote something else."""
+    """A comparison fails, or would be unfair, such as when an engine writes other answers."""
 
 
 class Unavailable(Exception):
-    """Why an engine cannot take part here; the others go on without it."""
+    """An engine cannot take part, for the given reason; the others go on."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """Settings that engines leave to their user.
 
-    batch_size: documents in flight, of our own engines.
-    generate_batches: batch sizes for transformers' `generate` to choose from.
+    batch_size: documents in flight in our own engines.
+    generate_batches: batch sizes to try for transformers' `generate`.
 
     Raises ValueError for batch sizes below 1.
     """
@@ -46,15 +46,15 @@ class EngineOptions:
 class Engine(ABC):
     """An engine: a way to do the work. Engines share weights, never hooks, caches or settings.
 
-    name: unique, as it is asked for; title: what it is, in a few words.
+    name: unique, for options; title: a description in a few words.
     kind: "bound" for forward passes that extract nothing.
-    writes: what it emits per document; see `Workload.expected`.
-    batch_sizes: documents in flight to choose from, where the engine leaves the choice to its
-        user; the benchmark tries all and keeps the fastest in `batch_size`.
-    documents_per_prompt: how many documents share a prompt, at most.
-    note: what a reader of its figures should know.
-    model: the one of the comparison; module: a replica of it between `setup` and `teardown`, whose
-        forward passes are counted.
+    writes: the form of its output per document; see `Workload.expected`.
+    batch_sizes: documents in flight to choose from, if the engine leaves the choice to its user;
+        the benchmark tries all and keeps the fastest in `batch_size`.
+    documents_per_prompt: the most documents that share a prompt.
+    note: a remark for readers of its figures.
+    model: the comparison's; module: a replica of it between `setup` and `teardown`, whose forward
+        passes are counted.
     """
 
     name: str
@@ -71,11 +71,11 @@ class Engine(ABC):
         self.module: Any = None
 
     def setup(self, work: Workload) -> None:
-        """Builds what outlives a run. Raises Unavailable."""
+        """Builds all that lasts for several runs. Raises Unavailable."""
         self.module = replica(self.model)
 
     def reset(self, work: Workload) -> None:  # noqa: B027
-        """Before every run, untimed: starts what a service would have running, empty.
+        """Prepares a run, untimed: empties caches, starts what a service would have running.
 
         Raises Unavailable.
         """
@@ -85,5 +85,5 @@ class Engine(ABC):
         """Does all of the work, from token ids to token ids."""
 
     def teardown(self) -> None:
-        """Lets go of what `setup` built."""
+        """Frees all that `setup` built."""
         self.module = None

@@ -13,11 +13,11 @@ _ALIKE = 0.9
 
 
 class Floor(Engine):
-    """Causal forward passes without cache or mask over exactly the tokens of the work.
+    """Causal forward passes, without cache or mask, over exactly the tokens of the work.
 
-    Each instruction once; for each document its tokens, the opening, the keys, and those value
-    tokens that are ever an input. The output head is computed for every generated token, and
-    nowhere else. No attention to the instruction is charged, no token is chosen.
+    It reads each instruction once; for each document its tokens, the opening, the keys, and the
+    value tokens that are ever an input. The output head is computed for generated tokens alone.
+    Attention to the instruction is left out, and no token is chosen.
     """
 
     name, title = "floor", "the tokens that must be processed"
@@ -25,7 +25,7 @@ class Floor(Engine):
     batch_sizes = (1, 4, 8, 16, 32, 64, 128)
 
     def rows(self, work: Workload) -> list[tuple[int, int]]:
-        """(tokens, head positions) of every sequence to be passed, the longest first."""
+        """(tokens, head positions) of every sequence, the longest first."""
         found = [(len(category.instruction), 0) for category in work.used_categories()]
         for listing in work.listings:
             category = work.categories[listing.category]
@@ -41,7 +41,7 @@ class Floor(Engine):
         return []
 
     def batches(self, rows: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-        """Batches of like lengths: a bound must not be slow because it reads padding."""
+        """Yields batches of like lengths, so that padding does not slow the bound down."""
         batch: list[tuple[int, int]] = []
         for row in rows:
             if batch and (len(batch) == (self.batch_size or 1) or row[0] < _ALIKE * batch[0][0]):
@@ -51,7 +51,7 @@ class Floor(Engine):
         yield batch
 
     def _pass(self, rows: Sequence[tuple[int, int]], vocab_size: int) -> None:
-        """Rows are right padded, which causal attention never sees."""
+        """Passes a batch; rows are padded on the right, which causal attention never sees."""
         length = max(tokens for tokens, _ in rows)
         ids = torch.arange(length, device=self.module.device).remainder(vocab_size)
         output = self.module.base_model(input_ids=ids.expand(len(rows), -1), use_cache=False)
@@ -62,7 +62,7 @@ class Floor(Engine):
 
 
 class Reading(Floor):
-    """The floor of instruction and documents alone: nothing is asked, nothing is written."""
+    """The floor over instruction and documents alone, without keys and values."""
 
     name, title = "reading", "the documents alone"
 

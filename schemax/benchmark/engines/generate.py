@@ -18,9 +18,9 @@ from schemax.runtime.architecture import state_name
 
 
 class Replayed(Engine):
-    """`generate` as all of its engines run it: greedy, batched, left padded.
+    """The base of engines that run `generate`: greedy, batched, left padded.
 
-    copied: tokens of a draft that is looked up in the prompt; None drafts nothing.
+    copied: the tokens of drafts that are looked up in the prompt; None drafts nothing.
     """
 
     copied: int | None = None
@@ -41,8 +41,8 @@ class Replayed(Engine):
     ) -> list[Ids]:
         """Runs `generate` behind every prompt, `size` of them at a time.
 
-        owners: the category of every prompt, with whose instruction it begins. That is read once;
-        every batch gets a copy of its cache.
+        owners: the category of every prompt, which begins with the category's instruction. An
+        instruction is read once; every batch gets a copy of its cache.
         """
         found: dict[int, Ids] = {}
         for owner in sorted(set(owners)):
@@ -62,7 +62,7 @@ class Replayed(Engine):
     def replay(
         self, places: Sequence[int], answers: Sequence[Ids], input_ids: Tensor, work: Workload
     ) -> Replay:
-        """Makes `generate` write the answers behind (B, L) prompts; places: theirs."""
+        """Makes `generate` write the answers behind (B, L) prompts. places: the prompts'."""
         return Replay(input_ids, answers, work.eos_id)
 
     def generated(
@@ -92,7 +92,7 @@ class Replayed(Engine):
 
 
 class Generate(Replayed):
-    """transformers' `generate`, which most people run."""
+    """transformers' `generate`, which most users run."""
 
     name, title = "generate", "transformers generate"
 
@@ -102,7 +102,7 @@ class Generate(Replayed):
 
 
 def prefix_cache(module: Any, ids: Ids) -> DynamicCache:
-    """The keys and values of an instruction; empty if it is."""
+    """The keys and values of an instruction; an empty cache for an empty instruction."""
     cache = DynamicCache(config=module.config)
     if ids:
         with torch.inference_mode():
@@ -112,12 +112,12 @@ def prefix_cache(module: Any, ids: Ids) -> DynamicCache:
 
 
 def cache_arguments(module: Any, cache: DynamicCache) -> dict[str, Any]:
-    """The arguments by which a model goes on from a cache, as its transformers names them."""
+    """The arguments, as this transformers names them, with which a model continues a cache."""
     return {state_name(module) or "past_key_values": cache, "use_cache": True}
 
 
 def copied_cache(cache: DynamicCache, rows: int) -> DynamicCache:
-    """A copy for so many rows, which may be written to."""
+    """A copy of the cache for as many rows, which may be written to."""
     made = copy.deepcopy(cache)
     if made.get_seq_length():
         made.batch_repeat_interleave(rows)
@@ -127,21 +127,21 @@ def copied_cache(cache: DynamicCache, rows: int) -> DynamicCache:
 def behind(
     instruction: Ids, rests: Sequence[Ids], pad: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """(B, L) ids and mask of prompts with one instruction, padded between it and the rest."""
+    """(B, L) ids and mask of prompts with one instruction, padded right behind it."""
     ids, mask = left_padded(rests, pad, device)
     prefix = torch.tensor([instruction], dtype=torch.int64, device=device).expand(len(rests), -1)
     return torch.cat([prefix, ids], dim=1), torch.cat([torch.ones_like(prefix), mask], dim=1)
 
 
 def alike_batches(stems: Sequence[Ids], size: int) -> Iterator[list[int]]:
-    """Places in batches of like length, the longest first: little padding, an early failure."""
+    """Yields places in batches of like length, the longest first: memory runs out early if ever."""
     order = sorted(range(len(stems)), key=lambda place: -len(stems[place]))
     for at in range(0, len(order), size):
         yield order[at : at + size]
 
 
 def left_padded(rows: Sequence[Ids], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """(B, L) ids and (B, L) mask, as `generate` wants them."""
+    """(B, L) ids and (B, L) mask, padded on the left for `generate`."""
     tensors = [torch.tensor(row, dtype=torch.int64) for row in rows]
     ids = pad_sequence(tensors, batch_first=True, padding_value=pad, padding_side="left")
     lengths = torch.tensor(list(map(len, rows)))

@@ -1,4 +1,4 @@
-"""Our own ways to decode, through the same door as everything else: `fill`."""
+"""Our own engines: settings of decoding, run by `fill`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from schemax.runtime.self_test import prepare
 
 
 def paper(stacked: int) -> tuple[str, DecodingConfig]:
-    """The paper's own setting, with `stacked` documents in a prompt (section 4.3.5)."""
+    """The paper's setting, with `stacked` documents in a prompt (section 4.3.5)."""
     config = replace(PRESETS["paper"], documents_per_prompt=stacked)
     return f"schemax, the paper's HPD, J = {stacked}", config
 
 
 # gapped: the paper's layout of positions, with documents and slots that do not see each other.
 # autoregressive: keys and values one after another, the baseline without its waste; -6: with six
-# documents in a prompt, so that what stacking gains and what parallel slots gain can be told apart.
+# documents in a prompt, so that the gains of stacking and of parallel slots can be told apart.
 OURS: Mapping[str, tuple[str, DecodingConfig]] = MappingProxyType(
     {
         "isolated": ("schemax, default", PRESETS["isolated"]),
@@ -43,14 +43,14 @@ OURS: Mapping[str, tuple[str, DecodingConfig]] = MappingProxyType(
         ),
     }
 )
-"""By name: the title of a setting, and what it is."""
+"""Settings by name: (title, decoding)."""
 
 
 class SchemaxEngine(Engine):
     """Hyper-Parallel Decoding with one of our settings.
 
-    J documents of a prompt are token ids next to each other, whatever the setting, so that all
-    settings read and write the same tokens.
+    The token ids of a prompt's J documents follow each other in all settings, so that all settings
+    read and write the same tokens.
     """
 
     kind = "ours"
@@ -75,7 +75,7 @@ class SchemaxEngine(Engine):
             raise Unavailable(refusal)
 
     def reset(self, work: Workload) -> None:
-        """Forgets instructions of earlier runs: every engine reads each of them once per run."""
+        """Drops instructions of earlier runs: every engine reads each instruction once per run."""
         if isinstance(self.prepared, DecoderModel):  # models that fork keep none
             self.prepared.forget_prefixes()
 
@@ -90,7 +90,7 @@ class SchemaxEngine(Engine):
             if output.problem is not None:
                 raise BenchmarkError(f"{self.name}, document {place}: {output.problem}")
             found[place] = tuple(slot.ids for slot in output.slots)
-        if self.writes == "output":  # every document of a prompt has the output of all of them
+        if self.writes == "output":  # each document has the output of its whole prompt
             parted: list[Any] = []
             for some in work.groups(stacked):
                 parted += ((ids,) for ids in work.parted_output(found[len(parted)][0], some))

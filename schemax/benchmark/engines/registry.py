@@ -1,4 +1,4 @@
-"""The engines by name, and what a comparison of them runs."""
+"""Builds engines by name, and the engines of a sweep."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Rivals = Sequence[type[Engine]]
 
 _BOUNDS: Rivals = (Floor, Reading)
 RIVALS: Rivals = (Generate,)
-"""What is installed. A checkout has others, in `benchmarks.rivals`."""
+"""The installed engines of others. A checkout has more, in `benchmarks.rivals`."""
 
 
 def engine_names(rivals: Rivals = RIVALS) -> tuple[str, ...]:
-    """All that `build_engines` knows, in the order of the report."""
+    """The names that `build_engines` knows, in the order of the report."""
     return (*(x.name for x in _BOUNDS), *OURS, *(x.name for x in rivals))
 
 
 def check_engine_names(names: Sequence[str], rivals: Rivals = RIVALS) -> None:
-    """Raises ValueError for an unknown name, and for one that is there twice."""
+    """Raises ValueError for an unknown name, and for a repeated one."""
     known = engine_names(rivals)
     for name in names:
         if name not in known:
@@ -37,7 +37,7 @@ def check_engine_names(names: Sequence[str], rivals: Rivals = RIVALS) -> None:
 def build_engines(
     names: Sequence[str], model: Any, options: EngineOptions, rivals: Rivals = RIVALS
 ) -> list[Engine]:
-    """Engines by name. Raises ValueError for an unknown one."""
+    """Builds engines by name. Raises ValueError for an unknown name."""
     check_engine_names(names, rivals)
     others = {engine.name: engine for engine in (*_BOUNDS, *rivals)}
     return [
@@ -51,13 +51,13 @@ def build_engines(
 def build_sweep(
     model: Any, documents_per_prompt: Iterable[int], batch_sizes: Sequence[int]
 ) -> list[Engine]:
-    """The paper's grid of documents per prompt and prompts per batch, for its setting and ours."""
+    """Builds the paper's grid, documents per prompt by prompts per batch, for both settings."""
     settings = [(f"paper J={stacked}", paper(stacked)) for stacked in documents_per_prompt]
     found: list[Engine] = []
     for (name, setting), size in product(
         [*settings, ("isolated J=1", OURS["isolated"])], batch_sizes
     ):
-        # In flight are documents, and a batch of the paper is one of prompts.
+        # `batch_size` counts documents, the paper's batches count prompts.
         options = EngineOptions(batch_size=size * setting[1].documents_per_prompt)
         engine = SchemaxEngine(model, options, f"{name} B={size}", *setting)
         engine.batch_size = size

@@ -12,12 +12,12 @@ from schemax.benchmark.workload import Ids
 
 
 class Replay(LogitsProcessor):
-    """Raises one token's score per row and step above all others, and ends rows where they end.
+    """Raises the score of the answer's token, per row and step, above all others.
 
-    Scores are still computed, copied and searched for their maximum by the library itself.
+    The library itself still computes scores, copies them and searches their maximum.
 
-    prompts: (B, L) padded ids; rows: (B,) answers; filler: what a finished row is given while
-        others go on.
+    prompts: (B, L) padded ids; rows: (B,) answers; filler: the token of a finished row while others
+        go on.
     """
 
     def __init__(self, prompts: Tensor, rows: Sequence[Ids], filler: int) -> None:
@@ -28,9 +28,9 @@ class Replay(LogitsProcessor):
         self.lengths = torch.tensor([len(row) for row in rows], device=prompts.device)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Acts as a logits processor: (B, T) ids so far, (B, V) scores -> (B, V) scores."""
+        """(B, T) ids so far, (B, V) scores -> (B, V) scores."""
         wanted = self.answers[:, self.step(input_ids)]
-        # Finite, since an infinite score has no probability.
+        # Finite, since softmax of an infinite score is NaN.
         return scores.scatter_(1, wanted[:, None], torch.finfo(scores.dtype).max)
 
     def step(self, input_ids: Tensor) -> int:

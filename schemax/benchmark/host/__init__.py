@@ -1,4 +1,4 @@
-"""The host's work beside the model, in CPU time."""
+"""Measures the host's work around the model, in CPU time."""
 
 from schemax.benchmark.host.pipeline import HostRow, measure_host
 from schemax.benchmark.host.settings import Setting, settings

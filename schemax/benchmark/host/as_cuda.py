@@ -1,6 +1,6 @@
-"""Passes of the sizes they have on CUDA, on a CPU: what the host does for these needs no GPU.
+"""Runs passes on a CPU with the sizes of CUDA, since measuring the host requires no GPU.
 
-No other module of the benchmark of the host knows anything of the runtime's insides.
+Only this module of the host's benchmark depends on internals of the runtime.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from schemax.runtime import limits, sampling, staging
 
 @contextmanager
 def sizes_of_cuda(pass_tokens: int = 0) -> Iterator[None]:
-    """As many tokens a pass, as many slots whose next tokens are chosen at once, and copies.
+    """Sets CUDA's tokens per pass, slots that are sampled at once, and copies, in its context.
 
-    pass_tokens: at least so many tokens a pass.
+    pass_tokens: the least tokens per pass.
     """
     usual, at_once = limits._PASS_TOKENS["cpu"], sampling._AT_ONCE["cpu"]
     limits._PASS_TOKENS["cpu"] = max(limits._PASS_TOKENS["cuda"], pass_tokens)

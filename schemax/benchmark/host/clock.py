@@ -1,4 +1,4 @@
-"""CPU time of what an accelerator would do: forward passes, and what is done to their logits."""
+"""Clocks the CPU time of an accelerator's work: forward passes, and operations on their logits."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ class ModelTime:
     """Sums over the passes that read documents or wrote values.
 
     forward: CPU seconds of the model's forward passes, attention and cache included; logits: of
-        torch operations on their logits and on what came of these, on the host or not.
-    passes: how many; slots: live slots, over all passes; most_slots: of one pass.
+        torch operations on logits and on their results, on the host or not.
+    passes: the number of passes; slots: live slots, summed over passes; most_slots: the most in a
+        pass.
     """
 
     forward: float = 0.0
@@ -34,10 +35,10 @@ class ModelTime:
 
 @contextmanager
 def model_clock(module: nn.Module) -> Iterator[ModelTime]:
-    """Clocks a transformers model for as long as the context lasts, on whichever thread it runs.
+    """Clocks a transformers model, on any thread, for as long as the context lasts.
 
-    The logits become a subclass of Tensor, which clocks every operation on them and passes itself
-    on to the results: nothing has to be known of what is done to them, or where.
+    Logits become a subclass of Tensor that clocks every operation on them, and so do the results:
+    the code that uses them need not be known.
     """
     spent = ModelTime()
     started = 0.0
@@ -52,7 +53,7 @@ def model_clock(module: nn.Module) -> Iterator[ModelTime]:
             kwargs: Mapping[str, Any] | None = None,
         ) -> Any:
             start = 0.0
-            if counts := getattr(func, "__name__", "") != "__get__":  # a property, as the shape is
+            if counts := getattr(func, "__name__", "") != "__get__":  # a property, such as shape
                 start = time.thread_time()
             with torch._C.DisableTorchFunctionSubclass():
                 result = func(*args, **(kwargs or {}))

@@ -1,6 +1,6 @@
-"""The cost of the whole pipeline around a model that is nearly free.
+"""Measures the cost of the whole pipeline around a model that is nearly free.
 
-From record to validated instance, through `Extractor.stream` alone: reading, prompts, scheduling,
+The pipeline is `Extractor.stream`, from record to validated instance: reading, prompts, scheduling,
 grammars, choices, texts, types, spans and instances.
 """
 
@@ -31,8 +31,8 @@ _WARM_UP = 16  # documents
 class HostRow:
     """The time that a setting took, on one thread.
 
-    seconds: by the clock; cpu_seconds: of the process. Compiling the schema is in neither.
-    tokens_per_slot: written, the one that completes a value included.
+    seconds: by the clock; cpu_seconds: of the process; both without compiling the schema.
+    tokens_per_slot: tokens written, the one that completes a value included.
     model: the part of cpu_seconds that an accelerator would take over.
     """
 
@@ -57,11 +57,11 @@ class HostRow:
 
     @property
     def host_documents_per_cpu_second(self) -> float:
-        """Documents per CPU second spent outside the model: at most so many can one core feed."""
+        """Documents per CPU second outside the model: the most that one core can feed."""
         return self.setting.documents / max(1e-9, self.cpu_seconds - self.model.seconds)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """The row as plain data for JSON."""
         names = ("documents_per_second", "documents_per_cpu_second", "model_share")
         figures = {name: getattr(self, name) for name in (*names, "host_documents_per_cpu_second")}
         return {**asdict(self), **figures}
@@ -72,7 +72,7 @@ def measure_host(
 ) -> Iterator[HostRow]:
     """Yields one row per setting, in order.
 
-    seed: of the model and of the documents, no two of which are alike.
+    seed: the seed of model and documents; no two documents are alike.
     """
     codec = host_codec()
     for setting in chosen:
@@ -87,7 +87,7 @@ def _measure(setting: Setting, codec: TextCodec, seed: int) -> HostRow:
     with sizes_of(setting):
         for _ in extractor.stream(texts[:_WARM_UP], schema):
             pass
-        stream = extractor.stream(texts[_WARM_UP:], schema)  # has compiled the schema
+        stream = extractor.stream(texts[_WARM_UP:], schema)  # compiles the schema, untimed
         with frozen_heap(), model_clock(extractor.model.model) as spent:
             cpu, wall = time.process_time(), time.perf_counter()
             tokens = sum(slot.tokens for item in stream for slot in item.slots if slot is not None)

@@ -1,4 +1,4 @@
-"""Settings that the host is measured in: a model that is nearly free, schemas, documents."""
+"""Settings in which the host is measured: a model that is nearly free, schemas, documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IN_FLIGHT, SLOTS = (64, 512, 4096), (1, 4, 16)
 _FEWEST = 600  # documents, of a setting
 _LATER = 512  # documents, at most, that join those in flight
 _WORDS = 60
-# Tokens of a document and its keys: a pass takes up all documents in flight at once if it must.
+# Tokens of a document and its keys, so that a pass has room for all documents in flight.
 _DOCUMENT_TOKENS = 160
 _NAMES = (
     *("brand", "model", "style", "colour", "material", "pattern", "finish", "shape"),
@@ -51,9 +51,9 @@ class Setting:
     kind: "free" for `str | None` with a budget of 6 tokens; "typed" for optional numbers,
         booleans, choices and dates by turns.
     slots: fields of a document, at most 16.
-    in_flight: documents; None leaves the sizes of passes to schemax, as it has them on a CPU.
-        Otherwise they are those of CUDA, and larger where so many documents need that.
-    documents: to be read.
+    in_flight: documents in flight, with passes of CUDA's sizes, or larger if the documents require
+        it; None takes schemax's own sizes on a CPU.
+    documents: the number of documents read.
     """
 
     kind: Kind
@@ -68,12 +68,11 @@ class Setting:
 
 
 def settings(most_documents: int | None = None) -> list[Setting]:
-    """Every kind with 1, 4 and 16 slots at 64, 512 and 4,096 documents in flight.
+    """The settings: both kinds with 1, 4 and 16 slots at 64, 512 and 4,096 documents in flight.
 
     Before them, both kinds with 16 slots at the sizes of a CPU.
 
-    most_documents: at most so many documents a setting; None takes 600, and more than are in
-        flight.
+    most_documents: the most documents of a setting; None takes 600, and more than are in flight.
     """
     grid: list[tuple[int | None, Kind, int]] = [(None, kind, 16) for kind in KINDS]
     grid += product(IN_FLIGHT, KINDS, SLOTS)
@@ -101,7 +100,7 @@ def host_schema(setting: Setting) -> type[AttrSchema]:
 
 
 def host_documents(codec: TextCodec, count: int, seed: int) -> list[str]:
-    """Texts of words that are tokens of the vocabulary, drawn with the seed."""
+    """Documents of words that are tokens of the vocabulary, drawn with the seed."""
     words = [data.decode() for data in codec.token_bytes if data[:1] == b" " and data[1:].isalpha()]
     chance = random.Random(seed)
     return ["".join(chance.choices(words, k=_WORDS)).strip() for _ in range(count)]
@@ -117,7 +116,7 @@ def host_extractor(codec: TextCodec, setting: Setting, seed: int) -> Extractor:
 
 @contextmanager
 def sizes_of(setting: Setting) -> Iterator[None]:
-    """Sets one thread, and passes of the setting's sizes, for as long as the context lasts."""
+    """Sets one thread and the setting's sizes of passes, for as long as the context lasts."""
     sizes: Any = nullcontext()
     if setting.in_flight is not None:
         sizes = sizes_of_cuda(setting.in_flight * (_DOCUMENT_TOKENS + setting.slots))

@@ -1,10 +1,10 @@
 """A model that costs next to nothing and writes values as a trained model would.
 
-A Qwen3 of one layer and width 16. Embeddings and output head hold a table, written by hand, of
-which token follows which: a key is followed by a quote or null, a quote by a word, a word by a word
-or the end of the string. Everything else is random: what the model has read decides between the
-tokens that may follow, so that values and their lengths differ from slot to slot. The model chooses
-every token by its logits, and grammars mask these as they mask those of any other model.
+It is a Qwen3 of one layer and width 16. Embeddings and output head hold a table, written by hand,
+of tokens that follow each other: a quote or null after a key, a word after a quote, a word or the
+end of the string after a word. All else is random: the tokens read decide between tokens that may
+follow, so that values and their lengths differ from slot to slot. The model chooses every token by
+its logits, and grammars mask these as with any other model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WIDTH = 16
 _SCATTER = 30.0
 _NOISE = 0.4
 
-# What a token is, by its bytes. In this order, the kinds that something follows are dimensions.
+# Kinds of tokens, by bytes. In this order, kinds that another one follows are dimensions.
 _KINDS: Mapping[str, re.Pattern[bytes]] = {
     "key": re.compile(rb".*:"),
     "quote": re.compile(rb' "'),
@@ -32,23 +32,23 @@ _KINDS: Mapping[str, re.Pattern[bytes]] = {
     "end of string": re.compile(rb'",?\n?'),
     "end of number": re.compile(rb",\n?"),
 }
-# The advantage of what follows over all other tokens, whose logits vary by about 1. There are
-# hundreds of words, and the largest of their logits counts: an end beside them needs more.
+# The advantage of tokens that follow over all others, whose logits vary by about 1. The largest
+# logit of hundreds of words counts, so an end beside them needs more.
 _FOLLOWS: Mapping[str, Mapping[str, float]] = {
     "key": {"quote": 8.7, "null": 8.0},
     "quote": {"word": 8.0},
     "word": {"word": 8.0, "end of string": 10.0},
     "digit": {"digit": 8.0, "end of number": 9.0},
 }
-# The same behind the keys of slots whose grammars choose between these.
+# The advantages behind keys of slots whose grammars choose between these kinds.
 _FOLLOWS_TYPED = {"key": {"quote": 8.7, "null": 8.0, "digit": 9.0, "boolean": 9.0}}
 
 
 class _Scatter(nn.Module):
-    """Instead of the last norm: keeps the marks, and makes noise of all other dimensions.
+    """Replaces the last norm: keeps the marks, and turns all other dimensions into noise.
 
-    What documents and keys add to a hidden state differs little from one to the next. Folded many
-    times over, the differences are as large as the values.
+    Hidden states of different documents and keys differ little. Folded many times over, the
+    differences are as large as the values.
     """
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -61,10 +61,10 @@ class _Scatter(nn.Module):
 def tiny_writer(
     token_bytes: Sequence[bytes], vocab_size: int, *, typed: bool = False, seed: int = 0
 ) -> Any:
-    """The model of this module, for outputs in JSON.
+    """Makes the model of this module, for outputs in JSON.
 
-    token_bytes: of every token; typed: whether slots hold numbers, booleans, choices and dates
-        rather than free text.
+    token_bytes: the bytes of every token; typed: whether slots hold numbers, booleans, choices and
+        dates instead of free text.
     """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -93,7 +93,7 @@ def tiny_writer(
 
 
 def _config(vocab_size: int) -> Any:
-    make: Any = Qwen3Config  # what all configurations take is not in its signature
+    make: Any = Qwen3Config  # its signature lacks the arguments of all configurations
     return make(
         vocab_size=vocab_size,
         hidden_size=_WIDTH,
