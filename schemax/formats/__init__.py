@@ -1,7 +1,7 @@
-"""Output formats: how values are written into an output, and how they are read back.
+"""Output formats, which write values into an output and read them back.
 
-Three are built in, `json`, `yaml` and `xml`; `register_format` adds one's own: any object with
-the members of `OutputFormat`.
+Built in are `json`, `yaml` and `xml`; `register_format` adds others: any object with the members
+of `OutputFormat`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _checked(format: object) -> OutputFormat:
 
 
 def register_format(name: str, format: OutputFormat, *, replace: bool = False) -> None:
-    """Makes a format available under a name, wherever a format is asked for."""
+    """Registers a format under a name, which then serves wherever a format is named."""
     if not name:
         raise ValueError("a format requires a name")
     if _FORMATS.get(name, format) is not format and not replace:
@@ -87,7 +87,7 @@ def register_format(name: str, format: OutputFormat, *, replace: bool = False) -
 
 
 def get_format(format: str | OutputFormat) -> OutputFormat:
-    """The format of that name; a format itself is returned as it is."""
+    """The format with a name; returns a format itself unchanged."""
     if not isinstance(format, str):
         return _checked(format)
     try:
@@ -98,5 +98,5 @@ def get_format(format: str | OutputFormat) -> OutputFormat:
 
 
 def format_names() -> tuple[str, ...]:
-    """The names of all formats known so far."""
+    """The names of all registered formats."""
     return tuple(_FORMATS)

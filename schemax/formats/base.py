@@ -1,8 +1,7 @@
-"""Output formats: their protocol, and the handling of values and paths that all share.
+"""The protocol of output formats, and helpers for values and paths that all formats share.
 
-A value at this level is untyped text, as the model wrote it: `5`, `true` and `"5"` differ for a
-parser of the format, but all three are text here. Types are applied later, by Pydantic, which
-reads them from text.
+Values are untyped text at this level, as the model wrote them: `5`, `true` and `"5"` differ for a
+parser of the format, but all three are text here. Pydantic converts texts to types later.
 """
 
 from __future__ import annotations
@@ -19,28 +18,28 @@ from schemax.formats.spelling import Spelling
 from schemax.formats.stop_rules import StopRule
 
 Path: TypeAlias = tuple[str, ...]
-"""Where a slot stands in the output: the names shown to the model, outermost first."""
+"""The path of a slot in the output: the names shown to the model, outermost first."""
 
 Value: TypeAlias = None | str | list[str | None]
-"""What `unescape` reads out of a slot."""
+"""A value that `unescape` reads from a slot."""
 
 Scalar: TypeAlias = None | str | bool | int | float | Decimal | date | time
 Writable: TypeAlias = Scalar | Sequence[Scalar]
-"""What `escape` writes into a slot."""
+"""A value that `escape` writes into a slot."""
 
 Tree: TypeAlias = "dict[str, str | Tree]"
-"""A parsed output: names of the format to raw literals or to groups."""
+"""A parsed output: names in the format -> raw literals or groups."""
 
 
 class DocumentKey(str):
-    """The first path element when several documents share one output: the document's id there."""
+    """A document's id as the first path element, if several documents share one output."""
 
     __slots__ = ()
 
 
 @runtime_checkable
 class OutputFormat(Protocol):
-    """A format: how keys and values are written, and values read back. Hashable."""
+    """A format, which writes keys and values, and reads values back. Hashable."""
 
     def __hash__(self) -> int: ...
 
@@ -48,46 +47,46 @@ class OutputFormat(Protocol):
     def name(self) -> str: ...
     @property
     def delimiter(self) -> str:
-        """The text behind a value in the output, as far as it is the same after every value."""
+        """The text that follows every value in the output, as far as it is always the same."""
 
     @property
     def stop(self) -> StopRule:
-        """Ends a slot where its literal is complete."""
+        """The rule that ends a slot when its literal is complete."""
 
     @property
     def end(self) -> StopRule:
-        """Ends a whole output that the model writes itself, from right after `opening()`."""
+        """The rule that ends a whole output that the model writes itself, behind `opening()`."""
 
     def opening(self) -> str:
         """The text before the first key."""
 
     def key(self, path: Path, previous: Path | None) -> str:
-        """All that stands between the previous slot's value and this slot's value.
+        """The text between the previous slot's value and this slot's value.
 
-        Without a previous slot: all between `opening()` and this slot's value.
+        Without a previous slot: the text between `opening()` and this slot's value.
         """
 
     def closing(self, last: Path) -> str:
-        """All that follows the last value."""
+        """The text behind the last value."""
 
     def escape(self, value: Writable) -> str:
-        """The value as it stands after its key, the leading space included."""
+        """Writes a value as it stands behind its key, the leading space included."""
 
     def unescape(self, raw: str, *, is_list: bool = False) -> Value:
-        """The value that was written into a slot, with or without what follows it.
+        """Reads the value that was written into a slot; text behind the value is ignored.
 
-        With `is_list` a single value is a list of one item. Raises ValueError, which says why,
+        With `is_list` a single value is a list of one item. Raises ValueError, with the reason,
         for a broken literal.
         """
 
     def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
-        """The raw literals of a whole output that the model wrote right after `opening()`.
+        """Reads the raw literals of a whole output that the model wrote behind `opening()`.
 
-        Lenient: keys that are missing or cut off are absent, and nothing is raised.
+        Lenient: missing and cut-off keys are absent, and nothing is raised.
         """
 
     def check(self, paths: Sequence[Path]) -> None:
-        """Raises ValueError, naming both, if the keys of two paths cannot be told apart."""
+        """Raises ValueError, naming both, if the keys of two paths look the same."""
 
 
 # --- values -------------------------------------------------------------------------------------
@@ -97,7 +96,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
-    """The text with lone surrogates, which no UTF-8 can hold, replaced by U+FFFD."""
+    """Replaces lone surrogates, which UTF-8 cannot hold, by U+FFFD."""
     if text.isascii() or not _SURROGATE.search(text):
         return str(text)
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -109,8 +108,8 @@ ScalarKind: TypeAlias = Literal["text", "bare", "date"]
 def scalar_text(value: Scalar) -> tuple[str, ScalarKind]:
     """A value's text, and whether a format may write it bare (null, true, numbers) or must quote.
 
-    NaN and the infinities have no literal that all readers share, and so count as text, which
-    Pydantic reads as numbers all the same.
+    NaN and the infinities have no literal that all readers share, so they count as text, which
+    Pydantic still reads as numbers.
     """
     if isinstance(value, Enum):
         return scalar_text(value.value)
@@ -132,19 +131,19 @@ def scalar_text(value: Scalar) -> tuple[str, ScalarKind]:
 
 
 def is_sequence(value: Writable) -> bool:
-    """True if `escape` was given a list of values and not one value."""
+    """True for a list of values, False for a single value."""
     return isinstance(value, (list, tuple))
 
 
 def items_of(value: Writable) -> Sequence[Scalar]:
-    """The items of a list of values, or one value as a list of one item."""
+    """The items of a list of values; a single value becomes a list of one item."""
     if isinstance(value, (list, tuple)):
         return value
     return [value]  # type: ignore[list-item]  # is_sequence() has told the two apart
 
 
 def count_in(raw: str, format: OutputFormat) -> int | None:
-    """The number of items that a slot states, None for null. Raises ValueError if it does not."""
+    """The number of items that a slot states, None for null. Raises ValueError for other texts."""
     value = format.unescape(raw)
     if value is None:
         return None
@@ -157,9 +156,9 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|.)", r
 
 
 def decode_escapes(body: str, known: dict[str, str]) -> str:
-    r"""The text of a string literal's body. `known` maps letters after a backslash to characters.
+    r"""Decodes the body of a string literal. `known` maps letters after a backslash to characters.
 
-    An escape that is not known keeps its backslash (models write `C:\dir`), except for `\'`.
+    An unknown escape keeps its backslash (models write `C:\dir`), except for `\'`.
     """
     if "\\" not in body:
         return clean(body)
@@ -173,7 +172,7 @@ def decode_escapes(body: str, known: dict[str, str]) -> str:
             return chr(code) if code <= 0x10FFFF else "\ufffd"
         return known.get(escape, match[0])
 
-    # Halves of a surrogate pair are decoded one by one and meet in clean().
+    # Halves of a surrogate pair are decoded one by one; clean() joins them.
     return clean(_ESCAPE.sub(decode, body))
 
 
@@ -185,7 +184,7 @@ _ITEM = re.compile(
 
 
 def split_items(text: str) -> tuple[list[str], int]:
-    """The literals of a list in brackets, which the text begins with, and where it ends."""
+    """The literals of the list in brackets with which a text begins, and the list's end."""
     items: list[str] = []
     position = 1
     while True:
@@ -213,7 +212,7 @@ def common_depth(path: Path, previous: Path | None) -> int:
 
 
 def check_paths(paths: Sequence[Path], label: Callable[[str], str]) -> None:
-    """Raises ValueError if two keys read the same once `label` has rendered their names."""
+    """Raises ValueError if two keys look the same after `label` has rendered their names."""
     seen: dict[Path, Path] = {}
     previous: Path | None = None
     for path in paths:
@@ -223,7 +222,7 @@ def check_paths(paths: Sequence[Path], label: Callable[[str], str]) -> None:
             if name.splitlines() not in ([name], []):
                 raise ValueError(f"a name must not hold line breaks: {name!r}")
         labels = tuple(label(name) for name in path)
-        # Groups that the previous path left open are continued, everything below is new.
+        # Groups that the previous path left open continue; groups below are new.
         for depth in range(common_depth(path, previous) + 1, len(path) + 1):
             other = seen.get(labels[:depth])
             if other is not None:
@@ -240,10 +239,10 @@ def _shown(path: Path) -> str:
 
 
 def select(tree: Tree, paths: Sequence[Path], label: Callable[[str], str]) -> dict[Path, str]:
-    """The raw literals of those paths that the parsed output holds.
+    """The raw literals of the paths that a parsed output holds.
 
-    A name is found under its label, or under the only one that differs in case alone: a model
-    that writes its own keys does not always keep to the spelling it was shown.
+    A name is found under its label, or under the only label that differs in case alone, since
+    models that write keys themselves may change their spelling.
     """
     found: dict[Path, str] = {}
     for path in paths:
@@ -267,17 +266,17 @@ _FENCE = re.compile(r"\s*```[^\n]*\n")
 
 
 def without_fence(text: str) -> str:
-    """The text without the Markdown code fence that chat models like to put around it."""
+    """The text without the Markdown code fence that chat models often put around it."""
     if match := _FENCE.match(text):
         text = text[match.end() :]
     return text.split("\n```", 1)[0]
 
 
 class BaseFormat:
-    """Optional base of formats: tells keys apart by the names as they are."""
+    """An optional base of formats, which tells keys apart by unchanged names."""
 
     def label(self, name: str) -> str:
-        """A path element as the format tells it apart from its siblings."""
+        """The form of a path element in which it must differ from its siblings."""
         return clean(name)
 
     def check(self, paths: Sequence[Path]) -> None:
@@ -289,12 +288,12 @@ class BaseFormat:
 
 
 def closed_groups(path: Path, keep: int) -> Iterator[tuple[int, str]]:
-    """The groups of `path` to be closed, innermost first, with their depth, down to `keep`."""
+    """Yields the groups of `path` to close, innermost first, with their depth, down to `keep`."""
     for depth in range(len(path) - 2, keep - 1, -1):
         yield depth, path[depth]
 
 
 def opened_groups(path: Path, keep: int) -> Iterator[tuple[int, str]]:
-    """The groups of `path` to be opened, outermost first, with their depth, from `keep` on."""
+    """Yields the groups of `path` to open, outermost first, with their depth, from `keep` on."""
     for depth in range(keep, len(path) - 1):
         yield depth, path[depth]

@@ -35,12 +35,12 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _NULLS = frozenset({"", "null", "Null", "NULL", "None"})
 ESCAPES = dict(zip("\"\\/'bfnrt", "\"\\/'\b\f\n\r\t", strict=True))
 
-# Legal in JSON, but many readers of lines break at some of them or show nothing.
+# Characters that are legal in JSON, but at which many programs break lines or show nothing.
 _UNSEEN = re.compile("[\x7f-\x9f\u2028\u2029]")
 
 
 def quote(text: str) -> str:
-    """The text as a JSON string; letters of all scripts stand as they are."""
+    """The text as a JSON string; letters of all scripts stay as they are."""
     quoted = json.dumps(text, ensure_ascii=False)
     if quoted.isascii() and "\x7f" not in quoted:
         return quoted
@@ -84,12 +84,12 @@ def _in_brackets(state: int, byte: int, opening: bytes, closing: bytes, max_dept
 
 @dataclass(frozen=True, slots=True)
 class JsonLiteralStop:
-    """Ends where a JSON literal is complete.
+    """Ends a slot when its JSON literal is complete.
 
-    A string ends with its closing quote and a list with its bracket, which belong to the value,
-    `null`, `true` and `false` with their last letter; anything else, numbers and stray words,
-    before a comma, a line break or a closing brace. An object cannot be a value: its brace counts
-    as a stray word, so that the slot ends soon and is then reported as broken.
+    A string ends with its closing quote and a list with its bracket, which belong to the value;
+    `null`, `true` and `false` with their last letter; numbers and stray words before a comma, a
+    line break or a closing brace. An object cannot be a value: its brace counts as a stray word, so
+    that the slot ends soon and is reported as broken.
     """
 
     def advance(self, state: int, byte: int) -> int:
@@ -118,7 +118,7 @@ class JsonLiteralStop:
 
 @dataclass(frozen=True, slots=True)
 class JsonObjectStop:
-    """Ends where the root object closes, whose opening brace has been read before the start."""
+    """Ends an output when the root object closes; its opening brace precedes the start."""
 
     def advance(self, state: int, byte: int) -> int:
         return _in_brackets(state, byte, b"{[", b"}]", 10)
@@ -180,13 +180,13 @@ class JsonFormat(BaseFormat):
 
     def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
         text = without_fence(text)
-        # The opening brace stands in the prompt; some models write it once more.
+        # The prompt holds the opening brace; some models write it once more.
         start = re.match(r"\s*\{", text)
         tree: Tree = {}
         try:
             _read_object(text, start.end() if start else 0, tree, 1)
         except EOFError:
-            pass  # cut off: what was complete is in the tree
+            pass  # cut off: the tree holds all complete members
         except ValueError:
             tree = _repaired(text if start else "{" + text) | tree
         return select(tree, paths, self.label)
@@ -225,8 +225,8 @@ _BRACKET = re.compile(rf"{DOUBLE_QUOTED}|[\[\]\"]", re.DOTALL)
 def _read_object(text: str, position: int, into: Tree, depth: int) -> int:
     """Reads members until the object closes. Literals stay exactly as they were written.
 
-    Raises EOFError where the text is cut off and ValueError where it is not JSON; `into` then
-    holds what was complete before.
+    Raises EOFError if the text is cut off, ValueError if it is not JSON; `into` then holds all
+    members that were complete before.
     """
     if depth > 50:
         raise ValueError("nested too deeply")
@@ -275,14 +275,14 @@ def _literal_end(text: str, position: int) -> int:
     bare = _BARE.match(text, position)
     end = bare.end() if bare else position
     if end == len(text) and text[position:end] not in ("null", "true", "false"):
-        raise EOFError  # nothing yet, or a number that may have lost digits
+        raise EOFError  # cut off: no text, or a number that may have lost digits
     if end == position:
         raise ValueError(f"no value at {position}")
     return end
 
 
 def _repaired(text: str) -> Tree:
-    """Repairs broken JSON; numbers lose how they were written."""
+    """Repairs broken JSON; numbers lose their original spelling."""
     import json_repair  # rarely used, so imported only here
 
     def tree_of(node: object) -> Tree:

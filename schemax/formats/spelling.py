@@ -1,7 +1,7 @@
-"""The spelling of texts in a format, said in a way that grammars can be made of.
+"""The spelling of texts in a format, from which grammars are made.
 
-`OutputFormat.escape` writes one text; a `Spelling` describes everything that it may write. The
-types of fields are not known here: see `schemax.compiler.grammars`.
+`OutputFormat.escape` writes a text in one way; a `Spelling` describes all ways. Types of fields are
+left to `schemax.compiler.grammars`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A way to write a text: its characters one by one, between `before` and `after`.
+    """A form of texts: characters one by one, between `before` and `after`.
 
-    characters: all ways to write those that cannot, or need not, stand as they are.
-    never: regular expressions, in what the dialects of Python and Rust share: what is written
-        between `before` and `after` matches none of them from end to end.
+    characters: all ways to write the characters that cannot, or need not, stand as they are.
+    never: regular expressions, in the common dialect of Python and Rust, none of which matches the
+        written characters from end to end.
     """
 
     before: str = ""
@@ -27,13 +27,13 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """The forms of a text that is a value of its own or an item of a list, and how lists look.
+    """The forms of texts as values and as items of lists, and the brackets of lists.
 
-    alone: what may stand before `closing` behind a list's only item, to tell it from a text.
-    exceptions: texts that no form writes: `escape` alone knows how.
+    alone: the text that may follow a list's only item, before `closing`, to tell it from a text.
+    exceptions: texts without a form, which `escape` alone can write.
 
     Every other text has a form, and no form reads back as another text. Numbers, words and dates
-    are written in one way only, which is asked of `escape`.
+    have a single spelling, that of `escape`.
     """
 
     texts: tuple[Form, ...]
@@ -51,5 +51,5 @@ _NOT_PLAIN = (*map(chr, range(0xA0)), *"\u2028\u2029\ufeff\ufffe\uffff")
 def written(
     write: Callable[[str], str], characters: Iterable[str] = _NOT_PLAIN
 ) -> dict[str, tuple[str, ...]]:
-    """The characters that `write` does not leave as they are, with what it writes."""
+    """The characters that `write` changes, each with what it writes."""
     return {text: (write(text),) for text in characters if write(text) != text}

@@ -1,4 +1,4 @@
-"""Stop rules: byte automata that say where a slot's text ends."""
+"""Stop rules: byte automata that find the end of a slot's text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Protocol
 
 
 class StopRule(Protocol):
-    """A byte automaton that finds where a value ends. State 0 is the start.
+    """A byte automaton that finds the end of a value. State 0 is the start.
 
-    Rules are hashable and number their few states from 0 (at most 100: stop tables are int8).
-    They read bytes, not characters, because tokens may end inside a character.
+    Rules are hashable, with few states, numbered from 0 (at most 100: stop tables are int8). They
+    read bytes, not characters, because tokens may end inside a character.
     """
 
     def __hash__(self) -> int: ...
@@ -19,14 +19,14 @@ class StopRule(Protocol):
     def advance(self, state: int, byte: int) -> int:
         """The next state (>= 0), or -1 - n when this byte completes the rule.
 
-        n is how many of the last bytes, this one included, belong to the delimiter and not to
-        the value.
+        n is the number of last bytes, this one included, that belong to the delimiter, not to the
+        value.
         """
 
 
 @lru_cache(maxsize=256)
 def _search_table(delimiter: bytes) -> tuple[tuple[int, ...], ...]:
-    """Knuth-Morris-Pratt as a table: how much of the delimiter has been read after each byte."""
+    """The table of Knuth-Morris-Pratt: the bytes of the delimiter read, after each byte."""
     rows: list[tuple[int, ...]] = []
     fallback = 0
     for position, wanted in enumerate(delimiter):
@@ -40,7 +40,7 @@ def _search_table(delimiter: bytes) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class StopAt:
-    """Ends where the delimiter has been read; all of the delimiter is trimmed."""
+    """Ends a value with a delimiter, which is trimmed."""
 
     delimiter: bytes
 
@@ -56,7 +56,7 @@ class StopAt:
 
 
 def stop_at(delimiter: str | bytes) -> StopAt:
-    """The rule that ends a value where `delimiter` has been read."""
+    """The rule that ends a value with `delimiter`."""
     return StopAt(delimiter.encode() if isinstance(delimiter, str) else bytes(delimiter))
 
 
@@ -64,7 +64,7 @@ NEWLINE = stop_at("\n")
 
 
 def split_at_stop(rule: StopRule, data: bytes) -> tuple[bytes, bool]:
-    """The value's bytes, without the delimiter and all after it; and whether it is complete."""
+    """The bytes of the value before the delimiter, and whether the value is complete."""
     rows = transitions(rule)
     row = rows[0]
     for position, byte in enumerate(data, start=1):
@@ -77,7 +77,7 @@ def split_at_stop(rule: StopRule, data: bytes) -> tuple[bytes, bool]:
 
 @lru_cache(maxsize=256)
 def transitions(rule: StopRule) -> dict[int, tuple[int, ...]]:
-    """The transitions of `advance`, by state and byte, of all states that the rule can be in."""
+    """The transitions of all reachable states: state -> the result of `advance` for each byte."""
     return {
         state: tuple(rule.advance(state, byte) for byte in range(256))
         for state in reachable_states(rule)
@@ -85,7 +85,7 @@ def transitions(rule: StopRule) -> dict[int, tuple[int, ...]]:
 
 
 def reachable_states(rule: StopRule) -> tuple[int, ...]:
-    """All states of the rule that some bytes lead to, in order."""
+    """The states of the rule that are reachable from the start, in order."""
     seen = {0}
     waiting = [0]
     while waiting:

@@ -30,7 +30,7 @@ from schemax.reading.lists import items_in
 
 _ROOT = "result"
 _EMPTY = "<![CDATA[]]>"
-"""The empty string: an element without any text means that nothing is known."""
+"""The literal of null: an element without text."""
 
 _DIACRITIC = re.compile("([a-z])[\u0300-\u036f]+")
 _NOT_IN_NAMES = re.compile(
@@ -41,10 +41,10 @@ _NAME_CATEGORIES = ("L", "M", "N")
 
 
 def tag(name: str) -> str:
-    """The element name for a path element: lower case, words joined by underscores.
+    """The element name of a path element: lower case, words joined by underscores.
 
-    Letters become ASCII where Unicode knows how ("Größe": grosse); those of other scripts stay,
-    as XML allows them and the model reads them. Two names may give the same tag: see `check`.
+    Letters become ASCII where Unicode defines it ("Größe": grosse); letters of other scripts stay,
+    since XML allows them. Two names may give the same tag: see `check`.
     """
     folded = unicodedata.normalize("NFKD", clean(name).casefold())
     folded = unicodedata.normalize("NFC", _DIACRITIC.sub(r"\1", folded)).casefold()
@@ -52,13 +52,13 @@ def tag(name: str) -> str:
     slug = re.sub("_+", "_", _NOT_IN_NAMES.sub("_", kept)).strip("_")
     if not slug:
         return "field"
-    # XML wants a letter first and keeps "xml..." to itself; </result> must end only the root.
+    # XML requires a letter first and reserves "xml..."; </result> must end only the root.
     usable = slug[0].isalpha() and not slug.startswith("xml") and slug != _ROOT
     return slug if usable else f"field_{slug}"
 
 
-# Markup, line breaks (XML changes some), what XML 1.0 cannot hold at all, and white space at the
-# ends (which readers strip). Numeric references carry them all through our own reader.
+# Markup, line breaks (XML changes some), characters that XML 1.0 cannot hold, and white space at
+# the ends (which readers strip): written as numeric references, which our own reader reads back.
 _SPECIAL = re.compile(
     "[&<>\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]|\\A[ \t]+|[ \t]+\\Z"
 )
@@ -71,7 +71,7 @@ _WHITE = " \t\r\n"
 
 @dataclass(frozen=True)
 class XmlFormat(BaseFormat):
-    """`  <size> XL</size>` in a `<result>`. Lists are items with ` | ` between them."""
+    """`  <size> XL</size>` in a `<result>`. Lists have ` | ` between items."""
 
     name = "xml"
     delimiter = "</"
@@ -107,8 +107,8 @@ class XmlFormat(BaseFormat):
         if not is_sequence(value):
             return f" {_literal(items_of(value)[0])}"
         literals = [_literal(item).replace("|", "&#124;") for item in items_of(value)]
-        # A separator at the end tells the empty list and a list of null from null, and a list of
-        # one item from several items in one text.
+        # A separator at the end distinguishes the empty list and a list of null from null, and a
+        # list of one item from several items in one text.
         end = " |" if len(literals) == 1 and _is_doubtful(items_of(value)[0]) else ""
         return f" {' | '.join(literals)}{end}" if literals else " |"
 
@@ -123,7 +123,7 @@ class XmlFormat(BaseFormat):
 
     def spelling(self) -> Spelling:
         characters = written(lambda character: _escaped(f"x{character}x")[1:-1])
-        # At the ends, where readers strip it, white space is a reference.
+        # White space at the ends, which readers strip, is written as a reference.
         characters |= {" ": (" ", "&#32;"), "\t": ("\t", "&#9;")}
         never = (r"(?:[ \t](?s:.*))?", r"(?s:.*)[ \t]", "null")
         return Spelling(
@@ -137,7 +137,7 @@ class XmlFormat(BaseFormat):
         )
 
     def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
-        """A scan for tags: an XML parser's idea of recovery drops text, `AT&T` to begin with."""
+        """Scans for tags, since XML parsers drop text when they recover, such as `AT&T`."""
         leaves = {tuple(self.label(name) for name in path) for path in paths}
         groups = {leaf[:depth] for leaf in leaves for depth in range(1, len(leaf))}
         tree: Tree = {}
@@ -152,7 +152,7 @@ class XmlFormat(BaseFormat):
                     del here[len(opened) - 1 - opened[::-1].index(name) :]
                 continue
             if attributes.endswith("/"):
-                continue  # an empty element: nothing is known
+                continue  # an empty element is null
             identity = _ID.search(attributes)
             label = f'{name} id="{identity[1]}"' if identity else name
             inner = (*here, label)
@@ -209,7 +209,7 @@ def _value(text: str) -> str | None:
     if text in ("", "null"):
         return None
     if "<" in text:
-        parts = _CDATA.split(text)  # text and sections by turns; a section is taken as it is
+        parts = _CDATA.split(text)  # text and sections in turn; sections are taken as they are
         return clean("".join(p if i % 2 else _references(p) for i, p in enumerate(parts)))
     return clean(_references(text))
 

@@ -32,8 +32,8 @@ from schemax.formats.json_format import ESCAPES, quote
 from schemax.formats.spelling import Form, Spelling, written
 from schemax.formats.stop_rules import NEWLINE, stop_at
 
-# What a plain scalar would not be read back from, each from end to end, in what Python's regular
-# expressions share with Rust's: an indicator or white space first, white space last, what looks
+# Texts that do not read back from a plain scalar, each pattern from end to end, in the common
+# dialect of Python and Rust: an indicator or white space first, white space last, texts that look
 # like a key or a comment, and characters that only quotes can hold.
 _NOT_PLAIN = (
     r"""[\s,\[\]{}#&*!|>'"%@`?:](?s:.*)""",
@@ -42,7 +42,8 @@ _NOT_PLAIN = (
     r"(?s:.*)(?:\s|:|:\s(?s:.*)|\s\#(?s:.*))",
     r"(?s:.*)"
     r"[^ -~\u00a0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff](?s:.*)",
-    # Nothing, and what some reader takes for null, a boolean, a number, a date or a merge.
+    # The empty text, and texts that some reader takes for null, a boolean, a number, a date or a
+    # merge.
     r"(?:)|~|null|Null|NULL|true|True|TRUE|false|False|FALSE|=|<<",
     r"[-+]?[0-9_]*\.?[0-9_]*(?:[eE][-+]?[0-9_]*)?",
     r"[-+]?0(?:x[0-9a-fA-F_]*|o[0-7_]*|b[01_]*)",
@@ -97,7 +98,7 @@ class YamlFormat(BaseFormat):
         text = raw.split("\n", 1)[0].strip(" \t\r")
         if text.startswith("["):
             items, end = split_items(text)
-            # `[NEW] Acme TV` is not a list but broken YAML: it can only be meant as text.
+            # `[NEW] Acme TV` is no list but broken YAML: it can only be meant as text.
             if _is_blank(text[end:]):
                 return [_scalar(item) for item in items]
         value = _scalar(text)
@@ -119,13 +120,13 @@ class YamlFormat(BaseFormat):
         return select(self._lines(text) if tree is None else tree, paths, self.label)
 
     def _composed(self, text: str) -> Tree | None:
-        """The output as a YAML parser sees it, or None if it is not YAML."""
+        """The output as a YAML parser reads it; None if it is not YAML."""
         # Slow to import, so imported only where it is used.
         from ruamel.yaml import YAML
         from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
-        # Nodes instead of values: scalars stay as they were written (`1.50`), and no tag is
-        # acted upon. Converted nodes are remembered, so that aliases cannot blow up the tree.
+        # Nodes instead of values: scalars stay as they were written (`1.50`), and tags have no
+        # effect. Converted nodes are remembered, so that aliases cannot blow up the tree.
         converted: dict[int, str | Tree] = {}
 
         def scalar(node: Any) -> str | None:
@@ -150,18 +151,18 @@ class YamlFormat(BaseFormat):
                     else scalar(node)
                 )
             except TypeError:
-                return {}  # a list of groups: no value of ours, as good as absent
+                return {}  # a list of groups is no value, so it counts as absent
             converted[id(node)] = self.escape(value)
             return converted[id(node)]
 
         try:
             tree = convert(YAML(typ="safe", pure=True).compose(text))
-        except Exception:  # whatever the parser trips over: read line by line
+        except Exception:  # any error of the parser: read line by line
             return None
         return tree if isinstance(tree, dict) else None
 
     def _lines(self, text: str) -> Tree:
-        """The output line by line, each line forgiven its own errors."""
+        """Reads the output line by line; an error costs its own line alone."""
         root: Tree = {}
         groups: list[tuple[int, Tree]] = [(-1, root)]
         listed: list[str | None] = []
@@ -236,8 +237,8 @@ def _is_blank(rest: str) -> bool:
 def _scalar(text: str) -> str | None:
     """The value of one scalar without white space around it.
 
-    Written out instead of calling a YAML parser, which takes a millisecond; millions of slots
-    come this way. Where YAML would see an error (`a: b`, `@x`), the text is taken as it is.
+    Does not call a YAML parser, which takes a millisecond, for millions of slots. Text that is an
+    error in YAML (`a: b`, `@x`) is taken as it is.
     """
     if text in _NULLS:
         return None
