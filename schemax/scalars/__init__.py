@@ -1,4 +1,4 @@
-"""Kinds of values: what schemax knows of each stands in one file.
+"""Kinds of values, one per file.
 
 A new kind is a file with a subclass of `Scalar`, and its place in `SCALARS`."""
 
@@ -29,4 +29,5 @@ SCALARS: Mapping[str, Scalar] = {
         *(Country(), Country3(), Language(), Currency(), Url(), Email(), Choice(), Text()),
     )
 }
-"""By name; of a union, the first whose literal a text is: the narrowest come first."""
+"""Kinds by name, the narrowest first: a text in a union is of the first kind that it is a literal
+of."""

@@ -1,4 +1,4 @@
-"""`Scalar`: all that schemax knows of one kind of value."""
+"""`Scalar`: the base of all kinds of values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ColumnType = Literal["string", "integer", "number", "boolean", "date", "datetime
 
 
 class Writing(Protocol):
-    """A value of one attribute in one format, as `compiler.grammars` writes it into a grammar.
+    """The terminals of one attribute's values in one format, from `compiler.grammars`.
 
-    conditions: (keyword, value) pairs that the grammar keeps.
+    conditions: (keyword, value) pairs that the grammar enforces.
     literals: whether literals alone are written, without texts that are read as values.
     """
 
@@ -22,38 +22,38 @@ class Writing(Protocol):
     literals: bool
 
     def texts(self) -> Iterable[str]:
-        """Terminals of every text that meets the conditions, quoted as the format does."""
+        """Terminals of all texts that meet the conditions, as the format writes them."""
 
     def choices(self) -> Iterable[str]:
-        """Terminals of the attribute's choices, each as such and as its text."""
+        """Terminals of the attribute's choices, each as a value and as its text."""
 
     def words(self, values: Iterable[Any]) -> Iterable[str]:
         """Terminals of given values."""
 
     def around(self, sample: Any, terminal: str) -> str:
-        """A terminal in place of a sample value, within what the format puts around the value."""
+        """A terminal with what the format puts around a value like `sample`, such as quotes."""
 
 
 class Scalar(ABC):
-    """A kind of value. One subclass a file; `schemax.scalars.SCALARS` lists one instance of each.
+    """A kind of value. `schemax.scalars.SCALARS` lists an instance of each subclass.
 
-    name: what `Attribute.kind` is.
-    types: the Python types that it stands for, or their full names where they may be absent.
-    json_types: (type, format) of Pydantic's JSON Schema of other types that it stands for.
-    output: (type, format) of the JSON Schema of a value, for servers that keep to one.
-    shown: the type as a prompt tells it.
+    name: the value of `Attribute.kind`.
+    types: the Python types of this kind, as full names if their package may be absent.
+    json_types: (type, format) in Pydantic's JSON Schema of further types of this kind.
+    output: (type, format) of the JSON Schema of a value, for servers that constrain outputs.
+    shown: the type in prompts.
     word: the type in one word, beside models of a union.
-    widest: the longest value worth waiting for, as a literal and as people write it; () where
-        texts have their own budget.
-    samples: values, which conditions of a declaration are tried on.
+    widest: the longest value that budgets provide for, as a literal and as people write it; () for
+        a fixed budget.
+    samples: values on which conditions of a declaration are tried.
     column: the type of a table's column.
-    is_text: whether the value is words of the document, which are copied and found there.
-    is_number: whether it takes a unit.
-    is_open: whether any text may be written and is then read as a value.
-    is_sure: whether a grammar lists all that may be written.
+    is_text: whether values are words of the document, which are copied and found there.
+    is_number: whether values take a unit.
+    is_open: whether any text may be written, and is then read as a value.
+    is_sure: whether a grammar lists all possible texts.
     is_placed: whether the value's text can be found in the document.
-    editor: the input of a page that corrects values; "" for plain text.
-    seconds: the Python type that Pydantic takes bare numbers for, as seconds; None for others.
+    editor: the input element of pages that correct values; "" for plain text.
+    seconds: the Python type as which Pydantic reads bare numbers, in seconds; None for others.
     """
 
     name: str
@@ -74,31 +74,30 @@ class Scalar(ABC):
     seconds: Any = None
 
     def read(self, text: str, unit: str | None = None) -> Reading:
-        """Reads a text; the text itself where it states no such value.
+        """Reads a value from a text; returns the text itself if it states no value of this kind.
 
-        Raises ValueError for a text that states several values, and for one in a unit that does
-        not convert to the field's.
+        Raises ValueError for several values, and for a unit that does not convert to the field's.
         """
         return Reading(text)
 
     def literal(self, text: str, choices: Mapping[str, Any]) -> Any:
-        """The value whose literal the text is, for unions; choices: values by text.
+        """The value of a literal, for unions. choices: values by text.
 
         Raises ValueError, ArithmeticError or KeyError for any other text.
         """
         return text
 
     def terminals(self, writing: Writing) -> Iterator[str]:
-        """All ways to write a value, as terminals of llguidance's Lark dialect."""
+        """Yields all ways to write a value, as terminals of llguidance's Lark dialect."""
         yield from writing.texts()
 
     def keeps(self, keyword: str, value: Any) -> bool:
-        """True if `terminals` keep a condition by themselves."""
+        """True if `terminals` enforce a condition."""
         return False
 
     def compared(self, value: Any) -> Any:
-        """The value in a form that equals the same value in another spelling.
+        """The value in a form that is equal for all spellings of the value.
 
-        None for what is no value. Raises ValueError or ArithmeticError likewise.
+        Returns None, or raises ValueError or ArithmeticError, for anything that is no value.
         """
         return None

@@ -1,4 +1,4 @@
-"""Yes and no."""
+"""Booleans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A choice: one of several texts or numbers."""
+"""Choices: one of several texts or numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemax.scalars.base import Scalar, Writing
 
 
 class Choice(Scalar):
-    """A member of an Enum or Literal. Choices are read by `reading.choices`, which knows them."""
+    """A member of an Enum or Literal. `reading.choices`, which has the choices, reads it."""
 
     name = "enum"
     output = ("string", None)  # beside its "enum"

@@ -1,4 +1,4 @@
-"""Codes that stand for a name: what countries, languages and currencies have in common."""
+"""ISO codes that stand for names: the base of countries, languages and currencies."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _LANGUAGES = ("de", "fr", "es", "pt", "it", "nl")
 
 
 class Code(Scalar):
-    """A code of ISO's, which names of seven languages stand for."""
+    """An ISO code, which is also read from names in seven languages."""
 
     is_open = True
 
     @abstractmethod
     def names(self) -> Iterable[tuple[str, str]]:
-        """(name, code) pairs; several names of one code, in any case."""
+        """Yields (name, code) pairs, in any case; a code may have several names."""
 
     def is_code(self, text: str) -> bool:
         return _names(self)[0].get(text.casefold()) == text
 
     def read(self, text: str, unit: str | None = None) -> Reading:
-        """Raises ValueError for a text that names several."""
+        """Reads a code or a name. Raises ValueError for a text that names several."""
         if self.is_code(text):
             return Reading(text)
         names, named = _names(self)
@@ -55,9 +55,9 @@ class Code(Scalar):
 
 @lru_cache
 def _names(kind: Code) -> tuple[Mapping[str, str], re.Pattern[str]]:
-    """Codes by name in lower case; and what finds a name in a text, the longest first.
+    """Codes by name in lower case, and the pattern that finds names in texts, longest first.
 
-    A text's words are looked for among names alone: "is" and "to" are codes too.
+    Words within a text are looked up as names alone, since "is" and "to" are codes, too.
     """
     names: dict[str, str] = {}
     for name, code in kind.names():
@@ -68,7 +68,7 @@ def _names(kind: Code) -> tuple[Mapping[str, str], re.Pattern[str]]:
 
 
 def spellings(name: str, domain: str) -> Iterator[str]:
-    """A name of pycountry's in seven languages: "Korea, Republic of" as "Republic of Korea" too."""
+    """Yields a name of pycountry's in seven languages; "Korea, Republic of" also reordered."""
     for found in dict.fromkeys((name, *(one.gettext(name) for one in _translations(domain)))):
         plain = re.sub(r"\s*\([^()]*\)", "", found)
         yield from dict.fromkeys((found, plain))

@@ -1,4 +1,4 @@
-"""Countries, by their codes of ISO 3166."""
+"""Countries, as codes of ISO 3166."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Currencies, by their codes of ISO 4217."""
+"""Currencies, as codes of ISO 4217."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Currency(Code):
         yield from _ALSO.items()
 
     def read(self, text: str, unit: str | None = None) -> Reading:
-        """Signs too. Raises ValueError for a text that names several."""
+        """Reads codes, names and signs. Raises ValueError for a text that names several."""
         reading = super().read(text)
         is_code = reading.note or self.is_code(text)
         signs = [] if is_code else _SIGN.findall(text.upper())

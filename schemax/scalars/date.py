@@ -1,4 +1,4 @@
-"""Days."""
+"""Dates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans of time."""
+"""Durations."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ class Duration(Scalar):
     is_open = True
 
     def read(self, text: str, unit: str | None = None) -> Reading:
-        """Reads hours, minutes, days and the like; a number without a unit is none.
+        """Reads hours, minutes, days and the like.
 
-        Raises ValueError for that, for units that are none of time, and for several spans.
+        Raises ValueError for a number without a unit, for units other than of time, and for several
+        durations.
         """
         return _read(text)
 
@@ -70,7 +71,7 @@ def _read(text: str) -> Reading:
     reading = read_number(text, False, "s")
     if reading.note is None and reading.value == text and not text.strip().lstrip("+-").isdigit():
         return reading
-    # A number in another unit differs from itself in seconds; one without is the same in both.
+    # Read in hours and in seconds, a number without a unit gives the same value.
     if read_number(text, False, "h").value == reading.value and Decimal(reading.value):
         raise ValueError("has no unit of time")
     return noted(text, _iso(Decimal(reading.value)), _reason(reading))
@@ -84,7 +85,7 @@ def _iso(seconds: Decimal) -> str:
 
 
 def _reason(reading: Reading) -> str | None:
-    """Why a number was read as it was, without the unit that it was read in."""
+    """The reason for a number's reading, without its unit."""
     said = re.search(r"\(([^()]*)\)$", reading.note or "")
     reasons = said[1].split("; ") if said else []
     return "; ".join(reason for reason in reasons if not reason.endswith(" in s")) or None

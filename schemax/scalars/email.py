@@ -1,4 +1,4 @@
-"""Addresses of people."""
+"""E-mail addresses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Email(Scalar):
     is_text = True
 
     def read(self, text: str, unit: str | None = None) -> Reading:
-        """Raises ValueError for several addresses."""
+        """Reads an address. Raises ValueError for several addresses."""
         if _ADDRESS.fullmatch(text):
             return Reading(text)
         hidden = _AT.search(text)

@@ -1,4 +1,4 @@
-"""Languages, by their codes of ISO 639."""
+"""Languages, as codes of ISO 639."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Days with a time."""
+"""Dates with a time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Moment(Scalar):
         zone = dict(writing.conditions).get("tz_constraint")
         behind = {"aware": ZONE, "naive": ""}.get(str(zone), f"{ZONE}?")
         yield writing.around(datetime(2026, 12, 31), f"/{DATE}T{TIME}{behind}/")
-        if zone != "aware":  # which takes midnight
+        if zone != "aware":  # a bare date is midnight, without a zone
             yield writing.around(date(2026, 12, 31), f"/{DATE}/")
 
     def keeps(self, keyword: str, value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Whole numbers, and numbers with decimals."""
+"""Integers, and numbers with decimals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_FINITE = re.compile(r"\s*[-+]?(?:inf|infinity|nan|snan)\s*", re.IGNORECASE)
 def _as_double(text: str) -> float:
     try:
         return float(text)
-    except ValueError:  # of what is no number, which Pydantic refuses
+    except ValueError:  # no number: Pydantic refuses it
         return 0.0
 
 

@@ -1,8 +1,8 @@
-"""Numbers and dates as terminals of a grammar, their bounds included.
+"""Writes numbers and dates within bounds as terminals of a grammar.
 
-Bounds are exact: a number is written in plain digits without leading zeros, so "at least 7.5" is a
-matter of how many digits there are and which comes first. Everything here is text in llguidance's
-Lark dialect, whose terminals know `&` (and) and `~` (not).
+Bounds are exact: a number is written in plain digits without leading zeros, so its count of digits
+and its first differing digit decide "at least 7.5". All results are text in llguidance's Lark
+dialect, whose terminals have `&` (and) and `~` (not).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any
 
-# As wide as the budgets of slots and as what a double keeps: a number cannot ramble.
+# The most digits: as many as slots' budgets and doubles hold, so that a number cannot ramble.
 INTEGER_DIGITS = 13
 NUMBER_DIGITS = 15
 
-# Of a bound, which makes a way to write a number for every digit.
+# The most digits of a bound, since every digit adds an alternative to the terminal.
 _MOST_DIGITS = 60
 
 NEVER = "(/a/ & /b/)"
@@ -46,7 +46,7 @@ def any_of(terminals: Iterable[str]) -> str:
 
 
 def keeps_bound(kind: str, keyword: str, value: Any) -> bool:
-    """True if `number` keeps the condition by itself."""
+    """True if `number` enforces the condition."""
     if keyword in BOUNDS:
         return _is_finite(value)
     if keyword == "multipleOf":
@@ -55,7 +55,7 @@ def keeps_bound(kind: str, keyword: str, value: Any) -> bool:
 
 
 def number(kind: str, conditions: Iterable[tuple[str, Any]]) -> str:
-    """A number within bounds; `conditions` are expressed ones."""
+    """The terminal of numbers within bounds. conditions: bounds that `keeps_bound` accepts."""
     bounds, limits = [], []
     for keyword, value in conditions:
         if keyword in BOUNDS:
@@ -76,25 +76,25 @@ def number(kind: str, conditions: Iterable[tuple[str, Any]]) -> str:
 
 
 def _decimal(digits: int, limits: Sequence[tuple[str, Any]]) -> str:
-    """A number without sign or exponent; `total` digits at most, before and after the point."""
+    """The terminal of numbers without sign or exponent. digits: the most in all."""
     totals = [value for keyword, value in limits if keyword == "max_digits"]
     places = [value for keyword, value in limits if keyword == "decimal_places"]
     steps = [_places_of(value) or 0 for keyword, value in limits if keyword == "multipleOf"]
     most_behind = min([digits, *places, *steps])
-    # Pydantic keeps as many digits for the decimals as there may be, whether they are there or not.
+    # Pydantic reserves digits for all decimals allowed, even if there are fewer.
     most_before = min([digits, *(total - min(places) for total in totals if places)])
     behind = rf"\.[0-9]{{1,{most_behind}}}" if most_behind else ""
     shape = f"(?:0|[1-9][0-9]{{0,{most_before - 1}}})(?:{behind})?" if most_before else f"0{behind}"
     terminals = [f"/{shape}/", f"/[0-9.]{{1,{digits + 1}}}/"]
     for total in totals:
-        # A zero before the point is not counted.
+        # A zero before the point does not count.
         several = rf"(/[0-9]+\.[0-9]+/ & /[0-9.]{{1,{total + 1}}}/)"
         terminals.append(rf"(/(?:0\.)?[0-9]{{1,{total}}}/ | {several})")
     return all_of(terminals)
 
 
 def _places_of(step: Any) -> int | None:
-    """k if the step is 10 ** -k, so that "multiple of it" means "at most k decimals"."""
+    """k if the step is 10 ** -k, so that multiples have at most k decimals; else None."""
     if not _is_finite(step):
         return None
     exact = Decimal(str(step)).normalize()
@@ -104,7 +104,7 @@ def _places_of(step: Any) -> int | None:
 
 
 def _is_finite(value: Any) -> bool:
-    """True if it is a number of so few digits that they can be compared one by one."""
+    """True for a finite number with few enough digits to compare one by one."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return False
     if isinstance(value, int):
@@ -113,11 +113,11 @@ def _is_finite(value: Any) -> bool:
 
 
 def days(conditions: Iterable[tuple[str, Any]]) -> str:
-    """A date within bounds, as `date.isoformat` writes it."""
+    """The terminal of dates within bounds, as `date.isoformat` writes them."""
     kept = [f"/{DATE}/"]
     for keyword, value in conditions:
         if keyword not in BOUNDS:
-            continue  # of the list that it is in
+            continue  # a condition on the list around the date
         text = value.isoformat()
         above = [
             f"{text[:at]}[{int(digit) + 1}-9][0-9-]*"
@@ -130,7 +130,7 @@ def days(conditions: Iterable[tuple[str, Any]]) -> str:
 
 
 def _kept(bounds: Iterable[tuple[str, Decimal]]) -> Iterator[str]:
-    """The bounds of a magnitude, which has no sign, as terminals."""
+    """Yields the bounds of a magnitude, which has no sign, as terminals."""
     for operator, bound in bounds:
         if bound < 0:
             if operator in ("<", "<="):
@@ -164,7 +164,8 @@ def _equal(bound: Decimal) -> str:
 
 
 def _at_least(bound: Decimal) -> str:
-    """All magnitudes from the bound on: more digits, or the first that differs is greater."""
+    """The terminal of magnitudes from the bound on: with more digits, or a greater first one that
+    differs."""
     whole, fraction = _parts(bound)
     behind = r"(?:\.[0-9]+)?"
     ways = [f"[1-9][0-9]{{{len(whole)},}}{behind}"]

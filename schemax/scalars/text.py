@@ -6,7 +6,7 @@ from schemax.scalars.base import Scalar
 
 
 class Text(Scalar):
-    """Also what has no kind of its own: times of day, UUIDs, paths."""
+    """A str, or a value without a kind of its own: a time of day, a UUID, a path."""
 
     name = "string"
     types = (str,)
@@ -14,6 +14,6 @@ class Text(Scalar):
     output = ("string", None)
     shown = "text"
     word = "text"
-    # Also of types that Pydantic reads texts as.
+    # With samples for types that Pydantic reads from texts.
     samples = ("a", "01:00", "https://a.b", "00000000-0000-4000-8000-000000000000")
     is_text = True

@@ -1,4 +1,4 @@
-"""Addresses of pages."""
+"""URLs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from schemax.reading import Reading, noted
 from schemax.scalars.base import Scalar
 
-# Of prose around an address.
+# Characters of prose around an address.
 _AROUND = re.compile(r"^[\s<(\[\"'“]+|[\s>)\]\"'”.,;!]+$")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _HOST = re.compile(r"(?:www\.|[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,24}(?=[/?#:]|$))", re.IGNORECASE)
 
 
 class Url(Scalar):
-    """AnyUrl, HttpUrl and Pydantic's others; www.example.com gets https:// in front."""
+    """AnyUrl, HttpUrl and Pydantic's other URLs; www.example.com is read as https://..."""
 
     name = "url"
     json_types = (("string", "uri"),)
