@@ -1,1 +1,1 @@
-"""The quality of extractions: scores, confidences, judges."""
+"""Measures the quality of extractions: scores, calibration, judges."""

@@ -1,7 +1,4 @@
-"""Calibrates a model on annotated products: extracts from them, and fits what comes out.
-
-Raises InputError where nothing was annotated, or nothing written that could be judged.
-"""
+"""Calibrates a model on annotated products: extracts values, and fits their confidences."""
 
 from __future__ import annotations
 
@@ -34,18 +31,19 @@ from schemax.results import FieldResult
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
 FEWEST = 100
-"""Annotated pairs below which a fit says more of the pairs than of the model."""
-# A steeper or flatter slope comes of data that say too little.
+"""The fewest annotated pairs for which a fit tells more of the model than of the pairs."""
+# Bounds of the slope; a steeper or flatter one is a sign of too little data.
 _SLOPES = (0.05, 20.0)
-# Confidences that differ by less sort no values.
+# The least spread of confidences that rank values.
 _LEAST_SPREAD = 0.05
 
 
 class FitEntry(NamedTuple):
     """An attribute of a product, as a model wrote it.
 
-    product: its place. outcome: of what was written; without: of null in its place.
-    confidence: raw; None without a value. probability: None too where it has to have a value.
+    product: the product's place. outcome: of the written value; without: of null in its place.
+    confidence: raw; None without a value. probability: None also for an attribute that requires a
+    value.
     """
 
     product: int
@@ -58,9 +56,9 @@ class FitEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """F1 by the protocol, and strictly, if less probable values are left out.
+    """F1 by the protocol, and the strict one, if less probable values are left out.
 
-    alike: whether F1 can be told from the best threshold's with these products.
+    alike: True if F1 does not differ significantly from that of the best threshold.
     """
 
     min_probability: float
@@ -71,10 +69,10 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A calibration, and what it was made from.
+    """A calibration, and the data of its fit.
 
-    before, after: of all values, as the model's own confidences have it, and as calibrated.
-    spread: between which of the calibrated confidences nine in ten lie.
+    before, after: reliability of the model's own confidences, and of calibrated ones.
+    spread: the range that holds nine in ten calibrated confidences.
     """
 
     calibration: Calibration
@@ -117,9 +115,9 @@ def entries_of(
     fields: Sequence[Mapping[str, FieldResult | None]],
     predictions: Sequence[Mapping[str, str | None]],
 ) -> list[FitEntry]:
-    """Returns one entry per attribute and document.
+    """The entries, one per attribute and product.
 
-    fields, predictions: of each product, by attribute, as fields and as texts.
+    fields, predictions: per product, by attribute, as fields and as texts.
     """
     entries = []
     for pair in score_predictions(examples, predictions).pairs:
@@ -140,7 +138,7 @@ def entries_of(
 
 
 def _compared(field: FieldResult) -> float | None:
-    """The probability that thresholds are compared with; None where none is known."""
+    """The probability that thresholds are compared with; None without one."""
     is_list = isinstance(field.value, list | tuple | set | frozenset)
     if field.probability is None or not is_list:
         return field.probability
@@ -148,7 +146,10 @@ def _compared(field: FieldResult) -> float | None:
 
 
 def fit_calibration(entries: Sequence[FitEntry]) -> Fit:
-    """A calibration by annotated entries, which may come from several runs on the same products."""
+    """Fits a calibration to entries, which may come from several runs on the same products.
+
+    Raises InputError if nothing is annotated, or no annotated value has a confidence.
+    """
     if not any(entry.annotated for entry in entries):
         raise InputError("no attribute of the schemas is annotated, so nothing can be calibrated")
     pairs = [
@@ -177,20 +178,20 @@ def fit_calibration(entries: Sequence[FitEntry]) -> Fit:
 def fit_confidence(confidences: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:
     """The temperature and bias of least log loss, as in Platt's paper.
 
-    A penalty worth about one value draws them to 1 and 0, which holds them where all values are
-    right or there are few; the slope, 1 / temperature, stays from 0.05 to 20.
+    A penalty worth about one value draws them to 1 and 0, for cases with few values or only right
+    ones. The slope, 1 / temperature, stays from 0.05 to 20.
     """
     x = torch.tensor([logit(one) for one in confidences], dtype=torch.float64)
     y = torch.tensor(right, dtype=torch.float64)
     slope, bias = _least_loss(x, y, None)
     if not _SLOPES[0] <= slope <= _SLOPES[1]:
-        # The loss is convex, so that its least within bounds lies on the bound that was crossed.
+        # The loss is convex, so its minimum within bounds is on the bound that was crossed.
         slope, bias = _least_loss(x, y, min(max(slope, _SLOPES[0]), _SLOPES[1]))
     return round(1 / slope, 4), round(bias, 4)
 
 
 def _least_loss(x: Tensor, y: Tensor, slope: float | None) -> tuple[float, float]:
-    """Slope and bias; only the bias where the slope is given."""
+    """(slope, bias) of least log loss; a given slope stays as it is."""
     found = torch.tensor([1.0 if slope is None else slope, 0.0], dtype=torch.float64)
     free = torch.tensor([float(slope is None), 1.0], dtype=torch.float64)
     found.requires_grad_()
@@ -212,9 +213,10 @@ def _least_loss(x: Tensor, y: Tensor, slope: float | None) -> tuple[float, float
 
 
 def threshold_curve(entries: Sequence[FitEntry]) -> tuple[Threshold, ...]:
-    """F1 at every threshold of a grid, and which of them are as good as the best one.
+    """F1 at every threshold of a grid, each compared with the best.
 
-    They are if the 95 % interval of the difference (a paired bootstrap over products) holds 0.
+    A threshold is alike if the 95 % interval of the difference (a paired bootstrap over products)
+    holds 0.
     """
     protocol = [_counts(entries, least, strict=False) for least in THRESHOLDS]
     strict = [_counts(entries, least, strict=True) for least in THRESHOLDS]
@@ -232,9 +234,9 @@ def threshold_curve(entries: Sequence[FitEntry]) -> tuple[Threshold, ...]:
 
 
 def pick_threshold(curve: Sequence[Threshold]) -> float:
-    """The middle of the thresholds that are as good as the best one; 0 if leaving nothing out is.
+    """The middle of the thresholds that are as good as the best one; 0 if 0 is among them.
 
-    Of calibrated probabilities, the best one is half of the best F1 (Lipton, Elkan and
+    For calibrated probabilities, the best threshold is half of the best F1 (Lipton, Elkan and
     Naryanaswamy, Optimal Thresholding of Classifiers to Maximize F1 Measure, 2014).
     """
     alike = [point.min_probability for point in curve if point.alike]
@@ -242,7 +244,7 @@ def pick_threshold(curve: Sequence[Threshold]) -> float:
 
 
 def _counts(entries: Sequence[FitEntry], least: float, *, strict: bool) -> Counts:
-    """(products, 5), as `Scores.counts`, with less probable values left out."""
+    """(products, 5) counts as of `Scores.counts`, without values less probable than `least`."""
 
     def kept(entry: FitEntry) -> bool:
         return entry.probability is None or entry.probability >= least
@@ -264,11 +266,11 @@ def calibrate(
     show_progress: bool = False,
     **settings: Any,
 ) -> Fit:
-    """A calibration for all of these formats together.
+    """Fits one calibration for all formats together.
 
-    examples: products that the model was not trained on. null_penalties: the products are read
-    with each, and the one of the best F1 is kept. shots: what prompts show, the `examples` of
-    `Extractor.stream`. settings: others of it.
+    examples: products that the model was not trained on. null_penalties: each is tried on all
+    products, and the one with the best F1 is kept. shots: the examples that prompts show, see
+    `Extractor.stream`. settings: others of `Extractor.stream`.
 
     Raises InputError for products without an annotation, and for a model that writes no value, or
     none with a confidence, as in the autoregressive layout.

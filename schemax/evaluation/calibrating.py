@@ -1,4 +1,4 @@
-"""A calibration of a model by annotated documents of a file or folder."""
+"""Calibrates a model on annotated documents of a file or folder."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def calibrate_on(
     decoding: DecodingConfig | None = None,
     **settings: Any,
 ) -> Fit:
-    """A calibration of a model by annotated documents, with progress on stderr.
+    """Calibrates a model on annotated documents, with progress on stderr.
 
-    shots: a file of examples, of which prompts show the first `count`. schema_examples: see
-    `as_shown`. settings: others of `calibrate`.
+    shots: a file of examples; prompts show the first `count`. schema_examples: see `as_shown`.
+    settings: others of `calibrate`.
     """
     everything = read_examples(data.file)
     examples = everything[:limit]

@@ -1,4 +1,4 @@
-"""Two sets of predictions for the same products, pair by pair."""
+"""Compares two sets of predictions for the same products, pair by pair."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _RIGHT = ("nn", "vc")
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Both F1s, the second minus the first, and on how many pairs only one of the two is right.
+    """Both F1s, the second minus the first, and counts of pairs on which only one is right.
 
     f1_difference_interval: 95 %, by a paired bootstrap over products.
-    mcnemar_p: of McNemar's exact test, two-sided.
+    mcnemar_p: the p value of McNemar's exact test, two-sided.
     """
 
     f1: tuple[float, float]
@@ -32,12 +32,12 @@ class Paired:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A first and a second set of predictions.
+    """The comparison of a first and a second set of predictions.
 
-    pairs: all attributes of all products; differing_pairs: those with another value, whether
-        right or wrong, all ways to write null being one; differing_share_interval: 95 %, of their
-        share, by a bootstrap over products.
-    differing_products: names, as in `row_ids`, of the products that these belong to.
+    pairs: the number of attributes of all products. differing_pairs: pairs with different values,
+        right or wrong; all spellings of null are equal. differing_share_interval: 95 %, of the
+        share of differing pairs, by a bootstrap over products.
+    differing_products: names, as in `row_ids`, of products with differing pairs.
     """
 
     products: int
@@ -54,9 +54,9 @@ def compare(
     first: Sequence[Mapping[str, Any]],
     second: Sequence[Mapping[str, Any]],
 ) -> Comparison:
-    """first, second: attribute -> value or None, one mapping per example.
+    """Compares two sets. first, second: attribute -> value or None, one mapping per example.
 
-    Raises ValueError where the two are not about the same attributes.
+    Raises ValueError if the two have different attributes.
     """
     differing = []
     for name, one, other in zip(row_ids(examples), first, second, strict=True):
@@ -81,11 +81,11 @@ def compare(
 def mcnemar(only_first: int, only_second: int) -> float:
     """The two-sided p value of McNemar's test, exact: twice the smaller binomial tail, at most 1.
 
-    only_first, only_second: pairs on which one of the two is right and the other wrong. If neither
-    were better, either would be a coin's throw.
+    only_first, only_second: counts of pairs on which one is right and the other wrong. If neither
+    is better, both cases are equally likely.
     """
     count = only_first + only_second
-    # Whole numbers: coefficients of thousands of pairs fit no float.
+    # Integers, since coefficients for thousands of pairs exceed floats.
     tail = coefficient = 1
     for k in range(min(only_first, only_second)):
         coefficient = coefficient * (count - k) // (k + 1)

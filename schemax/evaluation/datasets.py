@@ -1,4 +1,4 @@
-"""Annotated data by path, a file or a folder of parts, and the schemas of its categories."""
+"""Finds annotated data by path, a file or a folder of parts, and the schemas of its categories."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ ATTRIBUTES = "attributes.json"
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Places of annotated documents. test: the test part of a folder, if it has one. schemas: the
-    file or name of their schemas, None where annotations alone say them."""
+    """Paths of annotated documents. test: the test part of a folder, if it has one. schemas: the
+    file or name of their schemas; None makes schemas of the annotations."""
 
     file: Path
     test: Path | None
@@ -39,10 +39,10 @@ class Dataset:
 
 
 def dataset(path: Path, part: Literal["train", "test"], schemas: str | None) -> Dataset:
-    """A file as it is; a folder's part, with its test part and attributes.json, if it has these.
+    """The data of a file, or of a folder's part, with its test part and attributes.json, if any.
 
-    schemas: those that the user named, before the folder's own. Raises InputError for a folder
-    without the part.
+    schemas: the user's, which come before the folder's own. Raises InputError for a folder without
+    the part.
     """
     if not path.is_dir() or is_table(path):
         return Dataset(path, None, schemas)
@@ -55,14 +55,14 @@ def dataset(path: Path, part: Literal["train", "test"], schemas: str | None) -> 
 
 
 def _part(folder: Path, part: str) -> Path | None:
-    """A part of a folder: a file, or a dataset that `save_to_disk` has written there."""
+    """The path of a folder's part: a file, or a dataset written by `save_to_disk`."""
     names = [f"{part}{suffix}" for suffix in (".jsonl", ".parquet", ".csv", ".json", "")]
     found = (folder / name for name in names)
     return next((one for one in found if one.is_file() or (one.is_dir() and is_table(one))), None)
 
 
 def declared_schemas(spec: str | None, examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
-    """The schema of every category: as declared, else made of the annotations."""
+    """The schema of every category, as declared, else made of the annotations."""
     if spec is None:
         return annotated_schemas(examples)
     attributes = read_attributes(Path(spec)) if spec.endswith(".json") else None
@@ -76,11 +76,11 @@ def as_shown(
     extractor: Extractor,
     wanted: bool | None,
 ) -> dict[str, type[BaseModel]]:
-    """The schemas for one model. Example values of an attributes file are left out, unless they are
-    wanted; where the user says nothing, they are shown to models that schemax trained with them.
+    """The schemas for a model, with or without the example values of an attributes file.
 
-    A data set lists many values, which other models copy. Raises InputError where the examples of
-    a declaration are unwanted.
+    wanted: whether to show them; None shows them to models that schemax trained with them, since
+    other models copy the many values of a data set. Raises InputError for False if `spec` is no
+    attributes file.
     """
     if spec is None or wanted or (wanted is None and extractor.is_trained):
         return schemas
@@ -105,12 +105,11 @@ def as_shown(
 def schemas_for(
     spec: str | None, examples: Sequence[Example], models: Iterable[Extractor]
 ) -> dict[str, type[BaseModel]]:
-    """Schemas as `declared_schemas` has them; without a declaration, those of a model's training.
+    """The schemas of `declared_schemas`; without a declaration, the schemas of a model's training.
 
-    models: the first of them that knows any schemas gives these. Schemas that rows bring along come
-    first. A category that the model does not know with all annotated attributes has a schema made
-    of the annotations. Warns of the source. Raises InputError for a label that a declared schema
-    does not know.
+    models: the first one with any schemas provides them. Schemas that rows bring along come first.
+    A category for which the model lacks an annotated attribute has a schema made of the
+    annotations. Warns of the source. Raises InputError for a label that a declared schema lacks.
     """
     if spec is not None:
         declared = declared_schemas(spec, examples)
@@ -147,7 +146,7 @@ def schemas_for(
 
 
 def note_texts(spec: str | None, examples: Sequence[Example], models: Iterable[Extractor]) -> None:
-    """Warns where no schema says of which types labels are. Parameters: as of `schemas_for`."""
+    """Warns of labels that no schema gives a type. Parameters: as of `schemas_for`."""
     if spec is not None or any(one.trained.schemas for one in models):
         return
     brought = {example.category for example in examples if example.schema is not None}

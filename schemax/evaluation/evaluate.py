@@ -1,4 +1,4 @@
-"""Settings of one model or several, measured on the same annotated documents."""
+"""Measures settings of one model or several on the same annotated documents."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from schemax.trained import note_trained
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A measurement of every decoding of every model, behind every number of examples.
+    """A measurement of every decoding of every model with every number of examples.
 
-    models: names; None is the usual one. decodings: what runs are called, "" for the model's own,
-    with settings of `Extractor.stream`. shots: a file of examples; counts: how many of them are
-    shown, () for all. schema_examples: see `as_shown`.
+    models: names; None is the usual model. decodings: settings of `Extractor.stream` by the names
+    of runs, "" for the model's own. shots: a file of examples; counts: the numbers of examples to
+    show, () for all. schema_examples: see `as_shown`.
     """
 
     data: Dataset
@@ -41,7 +41,7 @@ class Evaluation:
     def run(
         self, load: Callable[[str | None], Extractor]
     ) -> tuple[dict[str | None, Extractor], list[EvaluationRun]]:
-        """The models by name, and a run for every setting.
+        """Measures; returns the models by name, and a run for every setting.
 
         Raises InputError for documents, labels and examples that cannot be used.
         """
@@ -76,7 +76,7 @@ class Evaluation:
                         pairs = None
                     elif shots is not None:
                         pairs = shots.first(count).of(own)
-                    # What cannot be read is said now, and not after hours of other settings.
+                    # Errors of this setting are raised now, not after hours of other settings.
                     extractor.stream((), own, category="category", examples=pairs, **settings)
                     asked.append((model, extractor, own, called, settings, count, pairs))
         return extractors, [self._measured(examples, *one) for one in asked]
@@ -85,7 +85,7 @@ class Evaluation:
         self, examples: Sequence[Example], model: str | None, extractor: Extractor, *setting: Any
     ) -> EvaluationRun:
         schemas, name, settings, count, pairs = setting
-        if sys.stderr.isatty():  # a bar would cost time that is being measured
+        if sys.stderr.isatty():  # a line, since a progress bar would cost measured time
             behind = "" if count is None else f" behind {counted(count, 'example')}"
             say(f"{name}: {counted(len(examples), 'document')}{behind} ...")
         run = measure(extractor, examples, schemas, name, settings, count, pairs)
@@ -95,7 +95,7 @@ class Evaluation:
 def judged(
     runs: Sequence[EvaluationRun], judge: Extractor, name: str, forms: Sequence[JudgeForm]
 ) -> list[EvaluationRun]:
-    """The runs with the verdicts of a model, which is called `name`."""
+    """The runs with verdicts of a model. name: the judge's, in reports."""
     return [
         replace(run, judged=tuple(judge_run(judge, name, run, form) for form in forms))
         for run in runs

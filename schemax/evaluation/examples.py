@@ -1,4 +1,4 @@
-"""Annotated examples: texts with labels, read from a file."""
+"""Reads annotated examples, texts with labels, from files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from schemax.stated import Label
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An annotated text: attribute -> label.
+    """An annotated text, with labels by attribute.
 
-    description: more text of the same product, shown below `text`.
-    schema: the JSON Schema document of its category, as text, if the row brings it along.
+    description: further text of the product, shown below `text`.
+    schema: the JSON Schema document of the category, as text, if the row brings it along.
     """
 
     category: str
@@ -38,12 +38,12 @@ class Example:
 
     @property
     def stated(self) -> dict[str, str | None]:
-        """Attribute -> the value that stands for its label."""
+        """The canonical value of every label, by attribute."""
         return {name: canonical(label) for name, label in self.attributes.items()}
 
 
 def canonical(label: Label) -> str | None:
-    """The value that stands for a label, None for null: the first of several accepted ones."""
+    """The canonical value of a label, None for null: the first of several accepted values."""
     return label[0] if isinstance(label, tuple) else label
 
 
@@ -53,13 +53,15 @@ def accepted(label: Label) -> tuple[str | None, ...]:
 
 
 def read_examples(path: Path) -> list[Example]:
-    """The examples of a JSONL file of {"category", "text", "attributes": {name: label}} and,
-    optionally, "id", "description" and "schema", the JSON Schema document of the category, which
-    reports export; other keys are ignored. Or of another form that
-    `schemax.evaluation.sources` reads: chats, tables, datasets, exports of Label Studio.
+    """Reads the examples of a file.
 
-    A label is text, null, a number or boolean (taken as its JSON text), or a list of those that
-    are accepted, best first; of objects, a list of nested models. Raises InputError, naming the
+    Rows of a JSONL file are {"category", "text", "attributes": {name: label}} and, optionally,
+    "id", "description" and "schema", the JSON Schema document of the category, which reports
+    export; other keys are ignored. `schemax.evaluation.sources` reads other forms: chats, tables,
+    datasets, exports of Label Studio.
+
+    A label is text, null, a number or boolean (taken as its JSON text), or a list of accepted
+    values, best first; a list of objects is a list of nested models. Raises InputError, naming the
     line, for anything else, and for a file without products.
     """
     examples = []
@@ -79,7 +81,7 @@ def read_examples(path: Path) -> list[Example]:
 
 
 def _rows(path: Path, table: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """The place of every row, and a function that reads the row."""
+    """Yields (the place, a function that reads the row) of every row."""
     if table:
         for where, row in rows_of(path):
             yield where, partial(_with_texts, row)
@@ -100,7 +102,7 @@ def _of_line(line: bytes) -> Any:
 
 
 def _with_texts(value: Any) -> Any:
-    """Cells as JSON would have them, numbers as their texts."""
+    """Cells of a table as values of JSON, numbers as texts."""
 
     def text(leaf: Any) -> Any:
         if leaf is None or isinstance(leaf, bool | str):
@@ -111,7 +113,7 @@ def _with_texts(value: Any) -> Any:
 
 
 def _with_leaves(value: Any, changed: Callable[[Any], Any]) -> Any:
-    """Nested mappings and lists with other leaves."""
+    """Nested mappings and lists with all leaves changed."""
     if isinstance(value, Mapping):
         return {key: _with_leaves(item, changed) for key, item in value.items()}
     if isinstance(value, list):
@@ -120,7 +122,7 @@ def _with_leaves(value: Any, changed: Callable[[Any], Any]) -> Any:
 
 
 def shown_record(example: Example) -> dict[str, str]:
-    """An example as a record for the extractor, under the keys of the file."""
+    """The record of an example for the extractor, under the keys of the file."""
     record = {"category": example.category, "text": example.text}
     return record if not example.description else record | {"description": example.description}
 
@@ -142,30 +144,30 @@ def row_ids(examples: Sequence[Example]) -> tuple[str, ...]:
 
 
 def duplicated_ids(examples: Sequence[Example]) -> tuple[str, ...]:
-    """Every id that more than one example has, in order of appearance."""
+    """The ids that several examples share, in order of appearance."""
     counts = Counter(example.id for example in examples if example.id is not None)
     return tuple(id for id, count in counts.items() if count > 1)
 
 
 def overlap(train: Sequence[Example], test: Sequence[Example]) -> tuple[str, ...]:
-    """Names, as in `row_ids`, of the examples of `test` whose text also occurs in `train`."""
+    """Names, as in `row_ids`, of examples of `test` whose text also occurs in `train`."""
     known = {example.text for example in train}
     names = zip(row_ids(test), test, strict=True)
     return tuple(name for name, example in names if example.text in known)
 
 
 def attribute_names(examples: Sequence[Example], category: str) -> list[str]:
-    """Every attribute that is annotated in the category, most frequent first."""
+    """The annotated attributes of a category, most frequent first."""
     found = [name for e in examples if e.category == category for name in e.attributes]
     return sorted(set(found), key=lambda name: (-found.count(name), name))
 
 
 class _NumberText(str):
-    """A number as the file writes it: 1.50 stays 1.50; refused where text is expected."""
+    """A number as written in the file: 1.50 stays 1.50. It is no text of a document."""
 
 
 class ObjectText(str):
-    """Items of nested models, or a dict, as JSON; no value of any other field."""
+    """A list of nested models, or a dict, as JSON; other fields refuse it."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -191,7 +193,7 @@ def _example(row: Any) -> Example:
 
 
 def _schema(document: Any) -> str | None:
-    """A document as one text, the same for all rows; None for what is none."""
+    """A JSON Schema document as text, equal for equal documents; None for anything else."""
     if not isinstance(document, dict):
         return None
 

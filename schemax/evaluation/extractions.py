@@ -1,4 +1,4 @@
-"""Annotated examples as an extractor reads them, and the scores of what was read."""
+"""Extracts values from annotated examples, and scores them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def extractions_of(
     show_progress: bool = False,
     **settings: Any,
 ) -> list[Extraction[Any]]:
-    """Returns one extraction per example, in order. settings: of `Extractor.stream`."""
+    """Extracts from examples: one extraction each, in order. settings: of `Extractor.stream`."""
     records = map(shown_record, examples)
     stream = extractor.stream(records, schemas, category="category", **settings)
     if show_progress:
@@ -32,7 +32,7 @@ def extractions_of(
 
 
 def values_of(*items: Extraction[Any]) -> dict[str, Any]:
-    """Field -> value, of extractions that each hold a part of one document's fields."""
+    """Values by field, from extractions that each hold a part of a document's fields."""
     return {name: field.value for item in items for name, field in item.fields.items()}
 
 
@@ -41,6 +41,6 @@ def scores_of(
     items: Sequence[Extraction[Any]],
     schemas: Mapping[str, type[BaseModel]],
 ) -> Scores:
-    """The scores of extractions beside the labels of their examples."""
+    """Scores extractions against the labels of their examples."""
     values = [values_of(item) for item in items]
     return score_predictions(examples, labelled(examples, values, schemas))

@@ -1,6 +1,6 @@
-"""Bootstrap intervals: how far an F1 would move with other products.
+"""Bootstrap intervals of F1, over the choice of products.
 
-Products are drawn with replacement, with all their pairs, since the pairs of one product depend on
+Products are drawn with replacement, with all their pairs, since the pairs of a product depend on
 each other. The interval is the middle 95 % of the F1s of all draws (the percentile bootstrap;
 Efron and Tibshirani, An Introduction to the Bootstrap, 1993).
 """
@@ -22,14 +22,14 @@ Counts = npt.NDArray[np.int64]
 
 
 class Interval(NamedTuple):
-    """Both ends of a 95 % interval."""
+    """A 95 % interval."""
 
     low: float
     high: float
 
 
 def count_by_product(outcomes: Iterable[tuple[int, Outcome]], products: int) -> Counts:
-    """(product, outcome) of pairs -> (products, 5): how many of a product's had which outcome."""
+    """(product, outcome) of pairs -> (products, 5) counts of each product's outcomes."""
     counts = np.zeros((products, len(OUTCOMES)), np.int64)
     for product, outcome in outcomes:
         counts[product, OUTCOMES.index(outcome)] += 1
@@ -44,14 +44,14 @@ def f1_of(counts: Counts) -> npt.NDArray[np.float64]:
 
 
 def f1_interval(counts: Counts, *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
-    """counts: (products, 5), as `Scores.counts` gives them."""
+    """The interval of F1. counts: (products, 5), as of `Scores.counts`."""
     return _middle(f1_of(resampled(counts, resamples, seed)))
 
 
 def difference_interval(first: Counts, second: Counts) -> Interval:
     """The interval of F1(second) - F1(first), both (products, 5) on the same products.
 
-    Each draw takes the same products for both, so that what is hard for both cancels out.
+    Each draw takes the same products for both, so that products hard for both cancel out.
     """
     drawn = resampled(np.concatenate((first, second), axis=1))
     ours, theirs = drawn[:, : len(OUTCOMES)], drawn[:, len(OUTCOMES) :]
@@ -66,7 +66,7 @@ def share_interval(parts: Sequence[int], wholes: Sequence[int]) -> Interval:
 
 def resampled(counts: Counts, resamples: int = RESAMPLES, seed: int = 0) -> Counts:
     """(products, columns) -> (resamples, columns): sums over products drawn with replacement."""
-    # Drawing distinct rows by their shares is drawing products, and cheap.
+    # Drawing distinct rows by their shares equals drawing products, and is cheap.
     distinct, sizes = np.unique(counts, axis=0, return_counts=True)
     generator = np.random.default_rng(seed)
     weights = generator.multinomial(len(counts), sizes / len(counts), size=resamples)

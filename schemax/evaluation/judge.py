@@ -1,9 +1,9 @@
-"""A language model as the judge of values without annotations.
+"""Language models as judges of values without annotations.
 
-The five classes and the scores are those of the HPD paper (arXiv 2604.26209, appendix E). A judge
-is asked about one value at a time, or, as there, about all of a product after an explanation. It
-may be any function from a prompt to a reply (one value at a time), or a model that fills
-`Judgement`, or `product_judgement`, as it fills every other schema.
+The five classes and the scores are from the HPD paper (arXiv 2604.26209, appendix E). A judge is
+asked about one value at a time, or, as in the paper, about all values of a product after an
+explanation. It is any function from a prompt to a reply (one value at a time), or a model that
+fills the schema `Judgement` or `product_judgement`.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from schemax.resources import resource_dir
 from schemax.schema import AttrSchema
 
 JudgeForm = Literal["value", "product"]
-"""One value at a time, or all of a product at once, an explanation first (figure 11)."""
+"""The form of a judge: a value at a time, or all values of a product behind an explanation."""
 Verdict = Literal["correct", "incorrect", "missing", "correct null", "hallucination"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 TEMPLATE = resource_dir("templates") / "evaluation" / "judge.jinja"
-"""The prompt: a template like those for extraction, whose documents are cases."""
+"""The prompt about a value: an extraction template whose documents are cases."""
 
 
 PRODUCT_TEMPLATE = TEMPLATE.with_name("judge_product.jinja")
-"""The prompt of figure 11, whose documents are products with all of their values."""
+"""The prompt about a product (figure 11): its documents are products with all their values."""
 
 
 class Judgement(AttrSchema, category="judgement", template=TEMPLATE):
-    """The schema that a judge fills for a case; its field is bounded by the longest class."""
+    """The schema that a judge fills for a case; the longest class bounds its field."""
 
     verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A value to be judged: the attribute of the product at that place, as a JSON object."""
+    """A value to judge. product: the product's place. text: product, attribute, value, as JSON."""
 
     product: int
     attribute: str
@@ -58,8 +58,8 @@ class Case:
 class JudgeScore:
     """Counts of verdicts by class, and the scores of the paper's appendix E.
 
-    unparseable: replies that name no class, or more than one. They count in no score, so read a
-    score beside this number.
+    unparseable: replies that name no class, or more than one. Scores leave them out, so report a
+    score together with this number.
     """
 
     correct: int = 0
@@ -71,25 +71,25 @@ class JudgeScore:
 
     @property
     def precision(self) -> float:
-        """LLM-P = (C + CN) / (C + CN + H + I); 0 where that is undefined."""
+        """LLM-P = (C + CN) / (C + CN + H + I); 0 if undefined."""
         right = self.correct + self.correct_null
         return right / max(1, right + self.hallucination + self.incorrect)
 
     @property
     def recall(self) -> float:
-        """LLM-R = (C + CN) / (C + CN + M + I); 0 where that is undefined."""
+        """LLM-R = (C + CN) / (C + CN + M + I); 0 if undefined."""
         right = self.correct + self.correct_null
         return right / max(1, right + self.missing + self.incorrect)
 
     @property
     def f1(self) -> float:
-        """LLM-F1: the harmonic mean of the two."""
+        """LLM-F1: the harmonic mean of precision and recall."""
         total = self.precision + self.recall
         return 2 * self.precision * self.recall / total if total else 0.0
 
 
 def cases_of(examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]) -> list[Case]:
-    """A case per predicted attribute of every product, null included; labels play no part.
+    """The cases of all predicted attributes of all products, null included; labels do not matter.
 
     predictions: attribute -> value or None, one mapping per example.
     """
@@ -103,7 +103,7 @@ def cases_of(examples: Sequence[Example], predictions: Sequence[Mapping[str, Any
 def product_cases(
     examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, str]]:
-    """A record per product for a judge of whole products: "category", and the case as "text"."""
+    """The records of products for a judge of whole products: "category", and the case as "text"."""
     return [
         {"category": example.category, "text": _product_text(example, predicted)}
         for example, predicted in zip(examples, predictions, strict=True)
@@ -113,8 +113,8 @@ def product_cases(
 def product_judgement(names: Sequence[str]) -> type[BaseModel]:
     """The schema that a judge fills for a product: an explanation, then a verdict per attribute.
 
-    Read the verdicts off the fields behind the first one, in the order of the names; None names no
-    class. Fill it with autoregressive decoding, or the verdicts do not see the explanation.
+    The fields behind the first one are the verdicts, in the order of the names; None names no
+    class. Use autoregressive decoding, so that the verdicts see the explanation.
     """
     title = "explanation of all" if "explanation" in names else "explanation"
     length = _EXPLANATION_TOKENS * len(names)
@@ -126,10 +126,11 @@ def product_judgement(names: Sequence[str]) -> type[BaseModel]:
 
 @dataclass(frozen=True, slots=True)
 class LabelAgreement:
-    """Verdicts beside the labels of annotated pairs.
+    """Agreement of verdicts with labels.
 
-    pairs: with a verdict. same_class: of them, whose class is the one that the label gives; right
-    or wrong alone: same_side. kappa: Cohen's, of right or wrong; 0 where it is undefined.
+    pairs: annotated pairs with a verdict. same_class: pairs whose verdict is the label's class;
+    same_side: pairs that both find right, or both wrong. kappa: Cohen's, of right or wrong; 0 if
+    undefined.
     """
 
     pairs: int
@@ -141,7 +142,7 @@ class LabelAgreement:
 def agreement(
     cases: Sequence[Case], verdicts: Sequence[Verdict | None], scores: Scores
 ) -> LabelAgreement:
-    """scores: of the predictions that the cases are about."""
+    """The agreement of verdicts with labels. scores: of the predictions in the cases."""
     by_label = {(p.product, p.attribute): p.outcome for p in scores.pairs if p.annotated}
     found = [
         (verdict, _CLASS_OF[by_label[case.product, case.attribute]])
@@ -164,16 +165,16 @@ def agreement(
 def ask(
     judge: Callable[[str], str], cases: Sequence[Case], template: jinja2.Template
 ) -> list[Verdict | None]:
-    """The verdict on every case, None where the reply is unparseable.
+    """Asks a judge for a verdict on every case; None for an unparseable reply.
 
-    judge: takes a whole prompt, gives the model's reply; what it raises is passed on.
-    template: of `TEMPLATE`, or another one that takes the variables of extraction prompts.
+    judge: a function from a whole prompt to the model's reply; its errors are passed on.
+    template: `TEMPLATE`, or another template with the variables of extraction prompts.
     """
     return [read_verdict(judge(prompt_of(case, template))) for case in cases]
 
 
 def prompt_of(case: Case, template: jinja2.Template) -> str:
-    """The prompt about one case, as one message."""
+    """The prompt about a case, as a single message."""
     return template.render(
         category="judgement",
         attributes=[ShownAttribute("verdict", None, "one of the choices", (), VERDICTS, False)],
@@ -185,14 +186,14 @@ def prompt_of(case: Case, template: jinja2.Template) -> str:
 
 
 _CLASSES = "|".join(sorted((v.replace(" ", r"[\s_-]+") for v in VERDICTS), key=len, reverse=True))
-# Alone on the last line, bare or in a JSON object: within a sentence it may well be denied.
+# A class alone on the last line, bare or in a JSON object: a sentence may deny it.
 _LAST = re.compile(rf"(?:\A|\n)\W*(?:verdict\W+)?({_CLASSES})\W*\Z", re.IGNORECASE)
 
 
 def read_verdict(reply: str) -> Verdict | None:
     """The class that a reply ends with, on a line of its own or under "verdict" in JSON.
 
-    Explanations may stand before it. None for any other reply.
+    An explanation may precede it. None for any other reply.
     """
     found = _LAST.search(reply)
     if found is None:
@@ -202,7 +203,7 @@ def read_verdict(reply: str) -> Verdict | None:
 
 
 def score_verdicts(verdicts: Iterable[Verdict | None]) -> JudgeScore:
-    """Counts verdicts; None is an unparseable one."""
+    """Counts verdicts; None counts as unparseable."""
     names = ("unparseable" if v is None else v.replace(" ", "_") for v in verdicts)
     return JudgeScore(**Counter(names))
 
@@ -230,9 +231,8 @@ def _product_text(example: Example, predicted: Mapping[str, Any]) -> str:
 
 
 def _as_line(case: Mapping[str, Any]) -> str:
-    """A line of JSON, so that no text can end its string and pass for another part of the case.
+    """A case as a line of JSON, so that no text in it can pass for another part of the case.
 
-    "<" is written as JSON's escape of it: neither the prompt's tags nor a chat template's special
-    tokens can be written without.
+    "<" is escaped, so that a text can spell neither the prompt's tags nor special tokens.
     """
     return json.dumps(case, ensure_ascii=False).replace("<", "\\u003c")

@@ -1,4 +1,4 @@
-"""Measures a setting of an extractor on annotated documents: read, timed, scored, judged."""
+"""Measures a setting of an extractor on annotated documents: extracts, times, scores, judges."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ALONE = "+alone"
 _WARM_UP = 16
 
 ShotsByCategory = Mapping[str, Sequence[FewShotExample]]
-"""Examples by category, as the extractor takes them."""
+"""Examples by category, for the extractor."""
 
 
 def measure(
@@ -48,10 +48,10 @@ def measure(
     num_shots: int | None,
     shots: ShotsByCategory | None,
 ) -> EvaluationRun:
-    """Reads the examples' documents in one setting and scores what was read; times all of it.
+    """Extracts from the examples in one setting, and measures scores and time.
 
-    name: of the decoding, with `ALONE` behind it where every field is asked for by itself.
-    settings: of `Extractor.stream`. num_shots: how many examples a prompt shows at most.
+    name: the decoding's, followed by `ALONE` to ask for every field by itself.
+    settings: of `Extractor.stream`. num_shots: the most examples in a prompt.
     """
     asked = parts_of(schemas) if name.endswith(ALONE) else [schemas]
     _read(extractor, examples[:_WARM_UP], asked, shots, settings)
@@ -99,7 +99,7 @@ def _read(
     shots: ShotsByCategory | None,
     settings: Mapping[str, Any],
 ) -> list[list[Extraction[Any]]]:
-    """The extractions of each product: one, or one per field. asked: schemas, or parts of them."""
+    """The extractions of each product, one per element of `asked`: whole schemas, or fields."""
     found: list[list[Extraction[Any]]] = [[] for _ in examples]
     for part in asked:
         places = [n for n, example in enumerate(examples) if example.category in part]
@@ -111,9 +111,9 @@ def _read(
 
 
 def judge_run(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) -> Judged:
-    """Has a model, called `name`, judge what a run predicted.
+    """Asks a model for verdicts on a run's predictions. name: the judge's, in reports.
 
-    A row without an instance names no class: an unparseable verdict.
+    A row without an instance names no class, so its verdict is unparseable.
     """
     cases = cases_of(run.examples, run.predictions)
     if form == "value":
@@ -140,7 +140,7 @@ def judge_run(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) 
 
 
 def setting_of(extractor: Extractor) -> str:
-    """Model shape, dtype and hardware, without which a speed says nothing."""
+    """Describes model, dtype and hardware, without which a speed means nothing."""
     import torch
 
     model = extractor.model
@@ -161,7 +161,7 @@ def setting_of(extractor: Extractor) -> str:
 def _examples_of(
     shots: ShotsByCategory | None, part: Mapping[str, type[BaseModel]]
 ) -> ShotsByCategory | None:
-    """The examples of whole schemas, cut to the fields of schemas that are parts of these."""
+    """The examples of whole schemas, cut to the fields of `part`."""
 
     def own(value: Any, schema: type[BaseModel]) -> Any:
         if isinstance(value, schema):

@@ -1,8 +1,8 @@
 """Exact-match scores of attribute-value pairs.
 
-The protocol of ExtractGPT (Brinkmann et al., 2024), used by the HPD paper: every annotated
-(product, attribute) pair is one of NN (both null), NV (target null), VN (prediction null), VC
-(exact match) and VW (another value); P = VC / (NV + VC + VW), R = VC / (VN + VC + VW).
+They follow the protocol of ExtractGPT (Brinkmann et al., 2024), as the HPD paper does: every
+annotated (product, attribute) pair is one of NN (both null), NV (target null), VN (prediction
+null), VC (exact match) and VW (another value); P = VC / (NV + VC + VW), R = VC / (VN + VC + VW).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NULLS = {"", "n/a", "none", "null"}
 
 @dataclass(frozen=True, slots=True)
 class PairScore:
-    """Counts over pairs, and what follows from them."""
+    """Counts of pairs by outcome, with precision, recall and F1."""
 
     nn: int = 0
     nv: int = 0
@@ -40,21 +40,21 @@ class PairScore:
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of the two; 0 where no value is stated or predicted."""
+        """The harmonic mean of precision and recall; 0 if no value is stated or predicted."""
         # 2PR / (P + R) in one division.
         return 2 * self.vc / max(1, self.nv + self.vn + 2 * (self.vc + self.vw))
 
     @property
     def defined(self) -> bool:
-        """True if any value was stated or predicted: where all is null, F1 means nothing."""
+        """True if any value is stated or predicted; otherwise F1 means nothing."""
         return bool(self.nv or self.vn or self.vc or self.vw)
 
 
 def outcome_of(label: str | None | tuple[str | None, ...], prediction: str | None) -> Outcome:
-    """The class of a prediction beside its label: a value, None, or several accepted values.
+    """The outcome of a prediction. label: a value, None, or several accepted values.
 
-    A prediction that equals any accepted value is right. Null, "n/a" and the like are one; where
-    values and null are both accepted, the first one says whether the label counts as null.
+    A prediction that equals any accepted value is right. Null, "n/a" and the like are equal. If
+    both values and null are accepted, the first one decides whether the label counts as null.
     """
     accepted = label if isinstance(label, tuple) else (label,)
     if is_null(prediction):
@@ -65,17 +65,17 @@ def outcome_of(label: str | None | tuple[str | None, ...], prediction: str | Non
 
 
 def is_null(value: str | None) -> bool:
-    """True for what stands for null: None, "", "n/a", "none" or "null"."""
+    """True for None, "", "n/a", "none" and "null"."""
     return value is None or value.strip().lower() in _NULLS
 
 
 def count_outcomes(outcomes: Iterable[Outcome]) -> PairScore:
-    """Micro scores of pairs."""
+    """Counts outcomes; the scores of the counts are micro averages."""
     counts = Counter(outcomes)
     return PairScore(*(counts[name] for name in OUTCOMES))
 
 
 def mean_f1(scores: Iterable[PairScore]) -> float:
-    """Macro F1: the mean over those scores that are defined; 0 if none is."""
+    """Macro F1: the mean over defined scores; 0 if none is defined."""
     found = [score.f1 for score in scores if score.defined]
     return sum(found) / len(found) if found else 0.0

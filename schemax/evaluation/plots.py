@@ -1,4 +1,4 @@
-"""Reliability and risk over coverage, side by side in one picture."""
+"""Draws reliability, and risk over coverage, side by side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def can_plot() -> bool:
 
 
 def check_picture(option: str, path: Path) -> None:
-    """Raises InputError for a file of another kind than is drawn here, and without matplotlib."""
+    """Raises InputError for a file with another suffix than `SUFFIXES`, and without matplotlib."""
     if path.suffix not in SUFFIXES:
         raise InputError(f"{option} takes a file that ends in {', '.join(SUFFIXES)}: {path}")
     if not can_plot():
@@ -32,7 +32,7 @@ def check_picture(option: str, path: Path) -> None:
 
 @contextmanager
 def drawing(path: Path, size: tuple[float, float]) -> Iterator[Any]:
-    """A figure of that size in inches, which is written to `path` in the end."""
+    """Yields a figure, and writes it to `path` in the end. size: in inches."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure  # pyplot would look for a display
 
@@ -40,12 +40,12 @@ def drawing(path: Path, size: tuple[float, float]) -> Iterator[Any]:
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "schemax"}):
         figure = Figure(figsize=size, layout="constrained")
         yield figure
-        # The date in the file would make every one of them different.
+        # Without the date, which would make all files different.
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def plot_reliability(runs: Sequence[tuple[str, Reliability]], path: Path) -> None:
-    """Draws runs by name; the format follows the suffix of `path`, one of `SUFFIXES`.
+    """Draws runs by name; the suffix of `path`, one of `SUFFIXES`, decides the format.
 
     Left: accuracy over confidence, a dot per bin, its area by the number of values. Right: the
     share of wrong values among the most confident ones.
@@ -80,6 +80,6 @@ def _draw_bins(axes: Any, found: Reliability, label: str) -> None:
 
 
 def _plain(label: str) -> str:
-    """A name as it is: matplotlib reads "$" as mathematics, and hides what "_" begins."""
+    """Escapes a name for matplotlib, which reads "$" as mathematics and hides names with a "_"."""
     shown = label.replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown

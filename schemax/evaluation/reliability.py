@@ -1,9 +1,9 @@
-"""The reliability of confidences: are values of confidence 0.9 right nine times in ten, and are
-wrong values those of the lowest confidence?
+"""The reliability of confidences: calibration, and selective prediction.
 
-The first is calibration: reliability diagrams and the expected calibration error (Guo et al., On
-Calibration of Modern Neural Networks, 2017), and the score of Brier (1950). The second is selective
-prediction: risk over coverage (El-Yaniv and Wiener, On the Foundations of Noise-free Selective
+Calibration asks whether values of confidence 0.9 are right nine times in ten: reliability diagrams
+and the expected calibration error (Guo et al., On Calibration of Modern Neural Networks, 2017), and
+the score of Brier (1950). Selective prediction asks whether wrong values have the lowest
+confidences: risk over coverage (El-Yaniv and Wiener, On the Foundations of Noise-free Selective
 Classification, 2010) and the area under that curve (Geifman, Uziel and El-Yaniv, 2019).
 """
 
@@ -19,16 +19,16 @@ from schemax.evaluation.scores import Scores
 
 BINS = 10
 VALUES = ("nv", "vc", "vw")
-"""Outcomes of pairs for which a value was predicted."""
+"""The outcomes of pairs with a predicted value."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Values whose confidence is from `low` to below `high`; the last bin holds 1 as well.
+    """A bin of values with a confidence from `low` to below `high`; the last one includes 1.
 
-    confidence: their mean; accuracy: the share of them that is right. None in an empty bin.
+    confidence: the mean; accuracy: the share of right values. None in an empty bin.
     """
 
     low: float
@@ -40,8 +40,10 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The most confident values that are at least this share of all, and the share of them that is
-    wrong. confidence: the lowest among them."""
+    """The most confident values, at least the share `coverage` of all, and their risk.
+
+    risk: the share of wrong values. confidence: the lowest.
+    """
 
     coverage: float
     risk: float
@@ -50,12 +52,12 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Figures of predicted values and their confidences.
+    """The reliability of predicted values' confidences.
 
     confidence, accuracy: means over all values.
     ece: the mean distance of a bin's accuracy from its confidence, bins weighted by their values.
     brier: the mean square of confidence - 1 for right values, and of confidence for wrong ones.
-    aurc: the mean risk over all coverages; the lower, the better mistakes can be told.
+    aurc: the mean risk over all coverages; the lower, the better confidences find mistakes.
     curve: risk at coverages of 10 to 100 %.
     """
 
@@ -70,7 +72,7 @@ class Reliability:
 
 
 def reliability(confidences: Sequence[float], right: Sequence[bool]) -> Reliability | None:
-    """Figures of values with these confidences, right or wrong; None without any value."""
+    """The reliability of values with confidences, right or wrong; None without values."""
     if not confidences:
         return None
     sure, correct = np.array(confidences, np.float64), np.array(right, np.float64)
@@ -95,7 +97,7 @@ def reliability(confidences: Sequence[float], right: Sequence[bool]) -> Reliabil
 def reliability_of(
     scores: Scores, confidences: Sequence[Mapping[str, float | None]]
 ) -> Reliability | None:
-    """Figures of annotated pairs with a predicted value that has a confidence; None without any.
+    """The reliability of annotated pairs whose predicted value has a confidence; None without any.
 
     confidences: attribute -> confidence, one mapping per product.
     """
@@ -109,7 +111,7 @@ def reliability_of(
 
 
 def _bins(sure: Floats, correct: Floats) -> tuple[tuple[Bin, ...], float]:
-    """The bins, and the mean distance of accuracy from confidence over them."""
+    """The bins, and the expected calibration error over them."""
     places = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
     counts, sums, hits = (
         np.bincount(places, weights, BINS) for weights in (None, sure, correct)
@@ -123,10 +125,10 @@ def _bins(sure: Floats, correct: Floats) -> tuple[tuple[Bin, ...], float]:
 
 
 def _risks(sure: Floats, correct: Floats) -> tuple[Floats, Floats]:
-    """(n,) confidences in descending order, and the risk of the first, the first two, and so on.
+    """(n,) confidences in descending order, and (n,) the risk of the first, the first two, ...
 
-    Values of equal confidence come in no order: each counts as their mean, which is what to expect
-    of any order.
+    Values of equal confidence have no order: each counts as their mean, the expectation over all
+    orders.
     """
     levels, which, counts = np.unique(-sure, return_inverse=True, return_counts=True)
     wrong = np.bincount(which, weights=1 - correct) / counts

@@ -1,4 +1,4 @@
-"""A run over annotated documents: its figures as JSON, and predictions read back."""
+"""Runs over annotated documents: their figures as JSON, and predictions read back from files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Judged:
 
     @property
     def suffix(self) -> str:
-        """The end of the keys under which JSON has it."""
+        """The suffix of the judge's keys in JSON."""
         return "_by_product" if self.form == "product" else ""
 
     @property
@@ -50,16 +50,16 @@ class EvaluationRun:
     """A decoding setting of a model on all examples.
 
     predictions: attribute -> value or None, one mapping per example.
-    confidences: attribute -> confidence of its prediction, None where it has no confidence.
+    confidences: attribute -> confidence of its prediction; None without one.
     passes: forward passes that a product took part in, on average. seconds: for all products.
-    finish_reasons: how many fields ended by "stop", "eos" and "length".
-    invalid_fields: fields whose value could not be used; invalid_rows: products with any error;
-    failed_rows: those of them that gave no instance at all.
-    model: which one, where several read the same examples.
-    dollars_per_hour: of the machine; None where nobody said.
-    shots: how many examples a prompt shows at most; None where nobody said.
-    legal_mass: how much of the model's probability fell on what the fields' types allow, on
-        average over fields; None where no field says.
+    finish_reasons: counts of fields by "stop", "eos" and "length".
+    invalid_fields: counts fields whose value could not be used; invalid_rows: products with any
+        error; failed_rows: products without an instance.
+    model: the model's name, if several read the same examples.
+    dollars_per_hour: of the machine; None if unknown.
+    shots: the most examples in a prompt; None if not set.
+    legal_mass: the model's probability of tokens that fields' types allow, on average over fields;
+        None without any.
     """
 
     decoding: str
@@ -87,14 +87,14 @@ class EvaluationRun:
 
     @property
     def names(self) -> dict[str, Any]:
-        """Model, of several, decoding, and the number of examples if it was asked for."""
+        """The names of the setting: model, decoding, number of examples, as far as they are set."""
         of_model = {} if self.model is None else {"model": self.model}
         of_shots = {} if self.shots is None else {"examples": self.shots}
         return of_model | {"decoding": self.decoding} | of_shots
 
     @property
     def dollars_per_1000(self) -> float | None:
-        """The cost of 1,000 products on a machine that does nothing else."""
+        """The dollars for 1,000 products on a machine that does nothing else."""
         if self.dollars_per_hour is None:
             return None
         return 1000 * self.dollars_per_hour / 3600 / self.products_per_second
@@ -109,7 +109,7 @@ class EvaluationRun:
         return reliability_of(self.scores, self.confidences)
 
     def to_data(self, *, details: bool = False) -> dict[str, Any]:
-        """The figures as JSON; with details, "predictions" holds labels and predictions."""
+        """The figures for JSON; with details, "predictions" holds labels and predictions."""
         protocol, strict = self.scores.protocol, self.scores.strict
         by_category, by_attribute = self.scores.by_category, self.scores.by_attribute
         strict_by_category = self.scores.by_part(lambda pair: pair.category, strict=True)
@@ -182,7 +182,7 @@ def _rates(score: PairScore | JudgeScore) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class SavedRun:
-    """Predictions out of a file. The examples have no texts, since none are saved."""
+    """A run read from a file. Its examples have no texts, since files hold none."""
 
     name: str
     examples: Sequence[Example]
@@ -190,7 +190,7 @@ class SavedRun:
 
 
 def read_runs(path: Path) -> list[SavedRun]:
-    """The settings of a file that `schemax evaluate --json --details` wrote, in order.
+    """Reads the settings of a file that `schemax evaluate --json --details` wrote, in order.
 
     Raises InputError for any other file.
     """
@@ -207,7 +207,7 @@ def read_runs(path: Path) -> list[SavedRun]:
 
 
 def read_run(path: Path) -> SavedRun:
-    """The only setting of such a file. Raises InputError for any other file."""
+    """Reads the only setting of a file, as `read_runs`. Raises InputError for any other file."""
     runs = read_runs(path)
     if len(runs) > 1:
         names = ", ".join(run.name for run in runs)
@@ -223,7 +223,7 @@ def _saved_run(item: Any) -> SavedRun:
 
 
 def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> None:
-    """Raises InputError unless both are about the same products, with the same labels, in order."""
+    """Raises InputError unless both have the same products, with the same labels, in order."""
     one, other = len(first.examples), len(second.examples)
     if one != other:
         raise InputError(

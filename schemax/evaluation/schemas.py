@@ -1,4 +1,4 @@
-"""The schemas of annotated products: declared in a file, or made of what is annotated."""
+"""The schemas of annotated products: declared in a file, or made of annotations."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from schemax.stated import as_array, titles_of
 
 
 def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
-    """A schema per category: what its rows bring along, else a text field for every annotated
+    """Makes a schema per category: of a document in its rows, else a text field for every annotated
     name, the most frequent first.
 
-    Raises InputError for a category without either, and for one with several schemas; SchemaError
+    Raises InputError for a category with neither, and for one with several schemas; SchemaError
     for a document that cannot be declared.
     """
     schemas: dict[str, type[BaseModel]] = {}
@@ -52,16 +52,16 @@ def _brought(examples: Sequence[Example], category: str) -> str | None:
 
 
 def read_attributes(path: Path, *, values: bool = True) -> dict[str, type[BaseModel]] | None:
-    """Schemas of a file of {"categories": {category: [attribute, ...]}}; None for another file.
+    """Reads a file of {"categories": {category: [attribute, ...]}}; None for any other file.
 
-    An attribute is a name, or an object with "name" and, optionally, "description" and "examples",
-    which are left out without `values`.
+    An attribute is a name, or an object with "name" and, optionally, "description" and "examples".
+    values: whether to keep the examples.
     Raises InputError for a file of this form whose attributes cannot be read.
     """
     try:
         written = json.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError):
-        return None  # whoever reads declarations says what is wrong with it
+        return None  # the reader of declarations reports the error
     if not isinstance(written, dict) or not isinstance(written.get("categories"), dict):
         return None
     return {
@@ -85,7 +85,7 @@ def _described(path: Path, category: str, attributes: Any, values: bool) -> type
 
 
 def _text_schema(category: str, described: Mapping[str, Mapping[str, Any]]) -> type[BaseModel]:
-    """A schema of optional texts: name -> description and examples, where there are any."""
+    """A schema of optional texts. described: name -> description and examples, if any."""
     properties = {
         name: {"type": ["string", "null"], "title": name, **shown}
         for name, shown in described.items()
@@ -99,7 +99,7 @@ def for_categories(
 ) -> dict[str, type[BaseModel]]:
     """The schemas of the categories that occur; a single schema serves all of them.
 
-    Raises InputError for a category without one.
+    Raises InputError for a category without a schema.
     """
     found = dict.fromkeys(example.category for example in examples)
     if not isinstance(schemas, Mapping):
@@ -112,7 +112,7 @@ def for_categories(
 
 
 def known_names(schemas: Mapping[str, type[BaseModel]]) -> dict[str, set[str]]:
-    """Category -> names of labels: those of attributes, and those that the model is shown."""
+    """The possible names of labels by category: attributes' names, and names shown to the model."""
     return {
         category: {name for pair in titles_of(compile_attributes(schema)).items() for name in pair}
         for category, schema in schemas.items()
@@ -120,7 +120,7 @@ def known_names(schemas: Mapping[str, type[BaseModel]]) -> dict[str, set[str]]:
 
 
 def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]) -> None:
-    """Raises InputError, naming the product, for an annotated attribute that no schema has."""
+    """Raises InputError, naming the product, for an annotated attribute that the schema lacks."""
     known = known_names(schemas)
     for name, example in zip(row_ids(examples), examples, strict=True):
         if odd := [label for label in example.attributes if label not in known[example.category]]:
@@ -132,10 +132,10 @@ def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseMod
 def as_declared(
     examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]
 ) -> list[Example]:
-    """Examples whose labels of lists are the JSON arrays that predictions are compared with.
+    """The examples with labels of lists as JSON arrays, which predictions are compared with.
 
-    Several texts are its items, unless they are arrays themselves, which are then accepted lists.
-    Raises InputError, naming the document, for a label that holds objects where none belong.
+    Several texts of a label are the items, or accepted lists if they are arrays themselves.
+    Raises InputError, naming the document, for objects in the label of another field.
     """
     lists = {category: lists_of(schema) for category, schema in schemas.items()}
     declared = []
@@ -154,14 +154,14 @@ def as_declared(
 
 
 def lists_of(schema: type[BaseModel]) -> dict[str, Attribute]:
-    """Attributes that are lists, by their names and by those that the model is shown."""
+    """Attributes that are lists, by their names and by the names shown to the model."""
     attributes = compile_attributes(schema)
     titles = titles_of(attributes)
     return {name: a for a in attributes if a.is_list for name in (a.name, titles[a.name])}
 
 
 def parts_of(schemas: Mapping[str, type[BaseModel]]) -> list[dict[str, type[BaseModel]]]:
-    """The schemas field by field: the first field of every category, then the second, and so on."""
+    """The schemas split by field: the first field of every category, then the second, and so on."""
     fields = {category: list(asked_fields(schema)) for category, schema in schemas.items()}
     longest = max(map(len, fields.values()))
     return [
@@ -175,7 +175,7 @@ def parts_of(schemas: Mapping[str, type[BaseModel]]) -> list[dict[str, type[Base
 
 
 def _only(schema: type[BaseModel], name: str) -> type[BaseModel]:
-    """The schema of one field, of the same category, without the model's own validators."""
+    """A schema with a single field, of the same category, without the model's validators."""
     if issubclass(schema, RootModel):
         return schema  # a union, whose kind takes all fields
     settings = {key: value for key, value in asdict(settings_of(schema)).items() if value}

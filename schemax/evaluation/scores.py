@@ -1,4 +1,4 @@
-"""Scores: what a set of predictions for annotated examples is worth."""
+"""Scores of predictions for annotated examples."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An attribute of a document, scored.
+    """The outcome of an attribute of a product.
 
-    product: its place among the examples. annotated: whether it has a label.
+    product: the product's place among the examples. annotated: whether there is a label.
     """
 
     product: int
@@ -37,10 +37,10 @@ class Pair:
 class Scores:
     """The outcomes of every attribute of every product.
 
-    products: how many there are. pairs: all attributes of their categories, labelled or not.
+    products: their number. pairs: all attributes of their categories, labelled or not.
 
-    The protocol counts annotated pairs only; the strict variant counts all, those without a label
-    as null.
+    The protocol counts annotated pairs only; the strict variant counts all pairs, with null for a
+    missing label.
     """
 
     products: int
@@ -53,21 +53,21 @@ class Scores:
 
     @property
     def strict(self) -> PairScore:
-        """The score over all categories, an attribute without a label taken as null."""
+        """The score over all categories, with null for a missing label."""
         return count_outcomes(pair.outcome for pair in self.pairs)
 
     @property
     def by_category(self) -> dict[str, PairScore]:
-        """Category -> score by the protocol, in order of appearance."""
+        """Scores by category, by the protocol, in order of appearance."""
         return self.by_part(lambda pair: pair.category)
 
     @property
     def by_attribute(self) -> dict[tuple[str, str], PairScore]:
-        """(category, attribute) -> score by the protocol."""
+        """Scores by (category, attribute), by the protocol."""
         return self.by_part(lambda pair: (pair.category, pair.attribute))
 
     def by_part(self, part: Callable[[Pair], K], *, strict: bool = False) -> dict[K, PairScore]:
-        """Scores of the pairs for which `part` is the same, in order of appearance."""
+        """Scores of pairs grouped by `part`, in order of appearance."""
         found: dict[K, list[Outcome]] = {}
         for pair in self.pairs:
             outcomes = found.setdefault(part(pair), [])
@@ -76,7 +76,7 @@ class Scores:
         return {key: count_outcomes(outcomes) for key, outcomes in found.items()}
 
     def counts(self, *, strict: bool = False) -> Counts:
-        """(products, 5): how many pairs of a product had which outcome, as in `OUTCOMES`."""
+        """(products, 5) counts of each product's pairs by outcome, in the order of `OUTCOMES`."""
         kept = (pair for pair in self.pairs if strict or pair.annotated)
         return count_by_product(((pair.product, pair.outcome) for pair in kept), self.products)
 
@@ -86,11 +86,10 @@ def labelled(
     predictions: Sequence[Mapping[str, Any]],
     schemas: Mapping[str, type[BaseModel]],
 ) -> list[dict[str, Any]]:
-    """Predictions by attribute instead of field name, as texts: all of the product's category.
+    """Predictions as texts by attribute, named as in labels, for all attributes of the category.
 
-    An attribute is called as the labels call it. A field without a prediction, as of a product
-    that could not be read, gets None. A number, bool or date that equals an accepted value is
-    written as that is: 55.0 as "55", true as "yes".
+    A field without a prediction, as of a product that could not be read, gets None. A number, bool
+    or date that equals an accepted value takes its spelling: 55.0 becomes "55", true "yes".
     """
     attributes = {category: compile_attributes(schema) for category, schema in schemas.items()}
     titles = {category: titles_of(found) for category, found in attributes.items()}
@@ -100,7 +99,7 @@ def labelled(
         written: dict[str, str | None] = {}
         for a in attributes[example.category]:
             value = row.get(a.name)
-            if a.fields and value is not None:  # in one form, whether pairs or a list of models
+            if a.fields and value is not None:  # the same form for pairs and lists of models
                 value = named_rows(a, writable(a, value))
             label = labels.get(a.name, labels.get(named[a.name]))
             written[a.name] = _as_labelled(a, as_text(value), label)
@@ -117,7 +116,7 @@ def _as_labelled(attribute: Attribute, text: str | None, label: Label) -> str | 
 
 
 def _value_of(attribute: Attribute, text: str) -> Any:
-    """The number, bool, date or moment that a text states; None where it states none."""
+    """The number, bool, date or moment that a text states; None if it states none."""
     if attribute.scalar is None:
         return None
     try:
@@ -131,7 +130,7 @@ def by_attribute(
     rows: Sequence[Mapping[str, V]],
     schemas: Mapping[str, type[BaseModel]],
 ) -> list[dict[str, V | None]]:
-    """Values of fields by attribute, as `labelled` names attributes; None where there is none."""
+    """Values of fields by attribute, as `labelled` names attributes; None without a value."""
     names = {category: titles_of(compile_attributes(s)) for category, s in schemas.items()}
     return [
         {
@@ -145,7 +144,7 @@ def by_attribute(
 def score_predictions(
     examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]
 ) -> Scores:
-    """predictions: attribute -> value or None, one per example, all attributes of its category."""
+    """Scores predictions: attribute -> value or None, one per example, with all attributes."""
     pairs = (
         Pair(
             product=place,

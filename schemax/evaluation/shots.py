@@ -1,4 +1,4 @@
-"""Annotated documents that prompts show as examples: of a file, of training data, of a prompt."""
+"""Annotated documents that prompts show as examples, from files, training data or prompt files."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from schemax.messages import counted, say, some_of
 Model = type[BaseModel]
 
 NONE = "none"
-"""Stands for a file without examples."""
+"""The word for no examples, in the place of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shots:
-    """Annotated documents that prompts are to show.
+    """Annotated documents for prompts to show.
 
-    path: their file. rows: by the category whose prompt shows them, each with its name; those of a
-        prompt file, which has all categories in one order, under "".
+    path: their file. rows: (name, document) by the category whose prompt shows them; under "" for a
+        prompt file, which has all categories in one order.
     """
 
     path: Path | str
@@ -47,12 +47,12 @@ class Shots:
 
     @classmethod
     def read(cls, path: Path, categories: Collection[str]) -> Shots:
-        """The documents of a file that are of these categories, in whatever case.
+        """Reads the documents of a file in the given categories, in any case of letters.
 
-        "none" in the place of a file has none, and hides those that come with a schema. Raises
-        InputError for a file that cannot be read, and for one without any of these documents.
+        "none" in the place of a file gives no documents, and hides the examples of schemas. Raises
+        InputError for a file that cannot be read, and for one without documents of the categories.
         """
-        path = Path(path)  # a text, where a finished run told of it
+        path = Path(path)  # a finished run gives it as text
         if str(path) == NONE:
             return cls(path, dict.fromkeys(categories, ()))
         try:
@@ -74,7 +74,7 @@ class Shots:
 
     @classmethod
     def among(cls, examples: Sequence[Example], path: Path) -> Shots:
-        """Every example that was read from a file."""
+        """All examples that were read from a file, by category."""
         rows: dict[str, list[tuple[str, Example]]] = {}
         for name, row in zip(row_ids(examples), examples, strict=True):
             rows.setdefault(row.category, []).append((name, row))
@@ -90,9 +90,9 @@ class Shots:
         return [row for rows in self.rows.values() for _, row in rows]
 
     def without(self, texts: Collection[str], file: Path, of: str = "examples") -> Shots:
-        """All but the documents whose text is among those of that file; notes which are left out.
+        """Leaves out documents with the given texts, of `file`; notes their names.
 
-        of: what they are left out of. Raises InputError where no example is left.
+        of: the word in the note for the documents. Raises InputError if no example is left.
         """
         told = dict.fromkeys(
             name for rows in self.rows.values() for name, row in rows if row.text in texts
@@ -112,12 +112,11 @@ class Shots:
         return replace(self, rows=left)
 
     def first(self, count: int) -> Shots:
-        """The first so many of every category."""
+        """The first `count` of every category."""
         return replace(self, rows={name: rows[:count] for name, rows in self.rows.items()})
 
     def asked_by(self, schemas: Mapping[str, Model]) -> Shots:
-        """The documents without labels that these schemas, made of others' annotations, do not ask
-        for; notes which."""
+        """Leaves out labels that schemas, made of other annotations, do not ask for; notes them."""
         known = {name.casefold(): names for name, names in known_names(schemas).items()}
         dropped: dict[str, None] = {}
 
@@ -136,13 +135,13 @@ class Shots:
         return replace(self, rows=rows)
 
     def note_lacking(self, count: int) -> None:
-        """Notes the categories that have fewer than so many."""
+        """Notes the categories with fewer than `count` documents."""
         if lacking := [f"{name} ({len(r)})" for name, r in self.rows.items() if len(r) < count]:
             wanted = counted(count, "example")
             say(f"note: {self.path} has fewer than {wanted} of {some_of(lacking)}")
 
     def of(self, schemas: Mapping[str, Model]) -> dict[str, list[FewShotExample]]:
-        """Examples by category, as the extractor takes them.
+        """The examples by category, for the extractor.
 
         Raises InputError, naming the document, for labels that its schema refuses.
         """
@@ -152,7 +151,7 @@ class Shots:
         }
 
     def write(self, path: Path) -> None:
-        """Into a file that `read` reads."""
+        """Writes a file that `read` reads."""
         with path.open("w", encoding="utf-8") as handle:
             for category, rows in self.rows.items():
                 for name, row in rows:
@@ -160,7 +159,7 @@ class Shots:
 
 
 def few_shot(path: Path | None, schemas: Model | Mapping[str, Model]) -> FewShotExamples | None:
-    """The examples of a file that are of these schemas, as the extractor takes them.
+    """The examples of a file for the schemas' categories, for the extractor.
 
     A single schema has the category that it declares. Raises as `Shots.read` and `Shots.of` do.
     """
@@ -181,9 +180,9 @@ def shots_for(
     file: Path | None = None,
     count: int | None = None,
 ) -> Shots:
-    """The first `count` of every category, None for all, without the texts that are `hidden`.
+    """The first `count` of every category, None for all, without documents of `hidden` texts.
 
-    hidden: texts of `file`, by default of the data. Raises InputError where no example is left.
+    hidden: texts of `file`, by default of the data. Raises InputError if no example is left.
     """
     found = shots.without(hidden, file or data.file)
     if count is not None:
@@ -195,8 +194,8 @@ def shots_for(
 def prompted(
     extractor: Extractor, schemas: Mapping[str, Model], examples: Sequence[Example], data: Dataset
 ) -> Extractor:
-    """The extractor, whose prompt file then shows no document of the data, and no label that is not
-    asked for."""
+    """The extractor with a prompt file that shows no document of the data, and only labels that the
+    schemas ask for."""
     prompt = extractor.prompt
     if not prompt.demonstrations:
         return extractor
@@ -211,7 +210,7 @@ def prompted(
 
 
 def _row(name: str, category: str, row: Example) -> dict[str, Any]:
-    """A document as it is read again."""
+    """A document as a row that can be read again."""
     labels = {
         label: list(accepted(value)) if isinstance(value, tuple) else value
         for label, value in row.attributes.items()
@@ -221,7 +220,7 @@ def _row(name: str, category: str, row: Example) -> dict[str, Any]:
 
 
 def _example(path: Path | str, name: str, row: Example, schema: Model) -> FewShotExample:
-    """An annotated document with the instance that extraction would build of its labels."""
+    """An annotated document with the instance that extraction would build from its labels."""
     (row,) = as_declared([row], {row.category: schema})
     stated = {label: canonical(value) for label, value in row.attributes.items()}
     try:

@@ -1,4 +1,4 @@
-"""Annotated documents in other files and forms than our JSON Lines.
+"""Reads annotated documents in other files and forms than our JSON Lines.
 
 All become rows of {"category", "text", "attributes"} and, optionally, "id" and "description".
 """
@@ -21,7 +21,7 @@ from schemax.io.storage import optional, suffixes
 
 HUB = "hf:"
 CATEGORY = "document"
-"""The category of rows that name none."""
+"""The category of rows without one."""
 
 _TABLES = (*PARQUET, *ARROW, *CSV)
 # Columns of a table that are no attributes.
@@ -29,7 +29,7 @@ _OWN = ("id", "category", "text", "description")
 
 
 def is_table(path: Path) -> bool:
-    """True for a file that is read row by row here, and not line by line as JSON."""
+    """True for a file that `rows_of` reads, False for JSON Lines."""
     if str(path).startswith(HUB) or (path / "state.json").is_file():
         return True
     suffix = suffixes(str(path))[0]
@@ -42,7 +42,7 @@ def _is_array(path: Path) -> bool:
 
 
 def rows_of(path: Path) -> Iterator[tuple[str, Any]]:
-    """The place of every row, and the row. Raises InputError for what cannot be read."""
+    """Yields (the place, the row) of every row. Raises InputError for an unreadable file."""
     if str(path).startswith(HUB) or path.is_dir():
         rows: Iterator[Any] = _dataset(path)
     elif suffixes(str(path))[0] == ".json":
@@ -56,8 +56,8 @@ def rows_of(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def in_our_form(row: Any, *, is_table: bool) -> Any:
-    """A chat, a task of Label Studio, or the columns of a table as a row of ours; any other row as
-    it is. None for a task without annotations.
+    """Turns a chat, a task of Label Studio, or the columns of a table into a row of ours; returns
+    other rows unchanged, and None for a task without annotations.
 
     Raises ValueError for a chat without a question, or whose answer is not JSON.
     """
@@ -75,8 +75,10 @@ def in_our_form(row: Any, *, is_table: bool) -> Any:
 
 
 def _of_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A column of attributes, as a struct or as JSON; else every column is one. What is empty is
-    not annotated, since a struct has the keys of all rows."""
+    """A row of a table. Attributes are one column, a struct or JSON, or else the other columns.
+
+    Empty cells are not annotated, since a struct has the keys of all rows.
+    """
     attributes = row.get("attributes", {key: row[key] for key in row if key not in _OWN})
     if isinstance(attributes, str):
         attributes = json.loads(attributes, parse_int=str, parse_float=str)
@@ -86,7 +88,7 @@ def _of_columns(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_chat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The last question of a chat as the text, the answer to it as the labels."""
+    """A row of a chat: the last question is the text, its answer the labels."""
     said = row["messages"]
     messages = [one for one in said if isinstance(one, Mapping)] if isinstance(said, list) else []
     if len(messages) < 2 or [one.get("role") for one in messages[-2:]] != ["user", "assistant"]:
@@ -153,7 +155,7 @@ class _Task(TypedDict, total=False):
 _TASK = TypeAdapter(_Task)
 _FIELDS = TypeAdapter(list[str])
 
-# Regions of a text, whose label names the attribute; any other control names it itself.
+# Types of regions in a text, whose label names the attribute; other controls name it themselves.
 _REGIONS = ("labels", "hypertextlabels", "paragraphlabels")
 
 
@@ -161,12 +163,12 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
     """{"id", "category", "text", "description", "schema", "attributes"} of a task; None without
     annotations.
 
-    The text is that of `text` among the task's data, else its only text. Of several annotations
-    the last one counts that was not cancelled. Labelled regions give their label the text that they
-    cover, unless the value was entered in another control; what is there several times is a list.
-    `fields` among the data are those that were asked for: without a value they are null.
+    The text is `text` in the task's data, else its only text. Of several annotations the last one
+    that was not cancelled counts. A labelled region gives its label the text that it covers, unless
+    another control has the value; repeated values are a list. `fields` in the data are the fields
+    asked for, which are null without a value.
 
-    Raises ValueError for what is no task.
+    Raises ValueError for anything but a task.
     """
     try:
         checked = _TASK.validate_python(task)
@@ -203,7 +205,7 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _stated(item: _Item) -> tuple[str | None, Sequence[Any]]:
-    """The attribute that an item of an annotation is about, and its values; None for relations."""
+    """The attribute of an annotation's item, None for relations, and its values."""
     kind, value = item.get("type"), item.get("value")
     if not isinstance(value, Mapping) or not isinstance(kind, str):
         return None, ()
