@@ -1,5 +1,5 @@
-"""Tables in and out: files of records, typed columns, and runs that go on where they stopped.
+"""Reads and writes files of records and tables with typed columns, in runs that can be resumed.
 
-Nothing here is needed to extract from Python objects. JSON Lines and CSV need no other package;
-Parquet, Arrow, .zst and addresses such as s3://... need the extra `tables`.
+Extraction from Python objects requires none of this. JSON Lines and CSV require no other package;
+Parquet, Arrow, .zst and addresses such as s3://... require the extra `tables`.
 """

@@ -1,6 +1,6 @@
 """Columns in pyarrow: types, arrays, and the schema of a table.
 
-Kept columns have their own types, whose values come back from the form that JSON has for them.
+Kept columns have their own types, whose values are restored from their JSON form.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def arrow_schema(schema: Schemas, *, details: Details = False) -> Any:
     """The pyarrow schema of the table that `schemax extract -o OUT.parquet` writes.
 
-    schema: a Pydantic model, or one per category: then the table has the fields of all of them.
-    details: with the raw text, the confidence and the place of every value; "confidence": with the
-        confidences alone.
+    schema: a Pydantic model, or one per category; the table then has the fields of all models.
+    details: True adds raw text, confidence and place of every value, "confidence" the confidences
+        alone.
 
     Text is string, int int64, float double, bool bool, date date32; Enum and Literal are
     dictionaries; lists are lists and nested models structs. Decimal is decimal128 of the declared
     `max_digits` and `decimal_places`, else of (38, 9). A datetime is timestamp[us]; AwareDatetime
     is in UTC. All columns are nullable, since a row may fail.
 
-    Raises InputError without pyarrow; SchemaError for what cannot be declared, and for categories
-    that differ in the type of a field.
+    Raises InputError without pyarrow; SchemaError for a schema that cannot be declared, and for
+    categories that differ in the type of a field.
     """
     return schema_of(TableSchema.of(schema, details=details).columns)
 
@@ -49,7 +49,7 @@ def schema_of(columns: Sequence[Column]) -> Any:
 
 
 def plain_schema(schema: Any) -> Any:
-    """A schema with the type of the choices in place of every dictionary, for `cast`."""
+    """The schema, for `cast`, with the type of its choices in place of every dictionary."""
     return _pyarrow().schema([field.with_type(_plain(field.type)) for field in schema])
 
 
@@ -63,7 +63,7 @@ def _plain(kind: Any) -> Any:
 
 
 def record_batch(columns: Sequence[Column], cells: Sequence[Mapping[str, Any]]) -> Any:
-    """Rows of cells, as `TableSchema.cells` gives them, as a pyarrow.RecordBatch."""
+    """A pyarrow.RecordBatch of rows of cells from `TableSchema.cells`."""
     arrays = [_array(column, [row[column.name] for row in cells]) for column in columns]
     return _pyarrow().record_batch(arrays, schema=schema_of(columns))
 
@@ -81,7 +81,7 @@ def _item_type(column: Column) -> Any:
     if column.type == "struct":
         return pyarrow.struct([(child.name, arrow_type(child)) for child in column.children])
     if column.type == "choice":
-        # The batches of an Arrow file must share one dictionary, so it has all choices.
+        # It has all choices, since the batches of an Arrow file must share one dictionary.
         return pyarrow.dictionary(pyarrow.int32(), pyarrow.array(column.choices).type)
     if column.type == "decimal":
         return pyarrow.decimal128(*column.digits)
@@ -99,7 +99,7 @@ def _item_type(column: Column) -> Any:
 
 
 def column_of(field: Any) -> Column:
-    """The column of an Arrow field, as which a column of the input is kept."""
+    """The column that keeps an Arrow field of the input."""
     types, kind = _pyarrow().types, field.type
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -122,7 +122,7 @@ def column_of(field: Any) -> Column:
 
 
 def _array(column: Column, values: Sequence[Any]) -> Any:
-    """Choices stand in front until the array is made, so that all arrays share one dictionary."""
+    """An array of values; made with all choices in front, so that arrays share one dictionary."""
     if column.type == "native":
         kind = _type_in(column.native)
         return _pyarrow().array([_native(kind, value) for value in values], kind)
@@ -141,7 +141,7 @@ def _all_choices(column: Column) -> list[Any]:
 
 
 def _type_in(text: str) -> Any:
-    """The type that `_written` gives a text for. Raises InputError for another text."""
+    """The type of a text from `_written`. Raises InputError for any other text."""
     try:
         return _pyarrow().ipc.read_schema(_pyarrow().py_buffer(b64decode(text))).field(0).type
     except (OSError, ValueError) as error:
@@ -151,7 +151,7 @@ def _type_in(text: str) -> Any:
 
 
 def _written(kind: Any) -> str:
-    """A type as a text, so that records of finished tables can hold it."""
+    """A type as text, for records of finished tables."""
     return b64encode(_pyarrow().schema([("", kind)]).serialize()).decode()
 
 
@@ -190,7 +190,7 @@ def _is_binary(kind: Any) -> bool:
 
 
 def _moment(text: str, ticks: int) -> int:
-    """Ticks since 1970 of an ISO text, with as many digits of a second as it has."""
+    """The ticks since 1970 of an ISO text, with any number of digits of a second."""
     fraction = _FRACTION.search(text)
     moment = datetime.fromisoformat(_FRACTION.sub("", text))
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
@@ -199,7 +199,7 @@ def _moment(text: str, ticks: int) -> int:
 
 
 def _is_native(kind: Any) -> bool:
-    """Tells whether all values of a type come back from the form that JSON has for them."""
+    """True if all values of a type can be restored from their JSON form."""
     types = _pyarrow().types
     if types.is_map(kind):
         return _is_native(kind.key_type) and _is_native(kind.item_type)

@@ -1,4 +1,4 @@
-"""Parquet and Arrow in: batches of typed columns, as records of plain values.
+"""Reads Parquet and Arrow: batches of typed columns become records of plain values.
 
 Dates and times become ISO 8601, in all units of Arrow and without pandas.
 """
@@ -17,13 +17,13 @@ from schemax.io.records import LONGEST, TOO_LONG, Record, Unreadable
 from schemax.io.storage import optional
 from schemax.messages import clipped
 
-# Rows that are made Python objects at a time, and bytes of them; a row may have more.
+# The most rows, and bytes, that are converted to Python objects at a time; a row may have more.
 _BATCH_ROWS, _BATCH_BYTES = 1024, 16 << 20
 
 
 def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
     parquet = optional("pyarrow.parquet", name)
-    # Read as it is needed, and not a whole row group ahead.
+    # Without pre_buffer, which reads a whole row group ahead.
     file = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
     wanted = projected(columns, file.schema_arrow.names)
     rows = _rows_of(_bytes_of_row(file.metadata))
@@ -41,7 +41,7 @@ def read_arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> It
 
 
 def batch_records(batch: Any) -> Iterator[Record]:
-    """The rows of a RecordBatch or Table; an InputError in place of one with an unreadable cell."""
+    """Yields the rows of a RecordBatch or Table; InputError in place of an unreadable row."""
     step = _rows_of(batch.get_total_buffer_size() / max(1, batch.num_rows))
     for at in range(0, batch.num_rows, step):
         some = batch.slice(at, step)
@@ -55,8 +55,11 @@ def _rows_of(bytes_of_row: float) -> int:
 
 
 def _bytes_of_row(metadata: Any) -> float:
-    """The size of a row, as it is encoded, in the row group with the longest rows; of all columns
-    together, since pyarrow ends the process where the record of a single column is damaged."""
+    """The encoded size of a row in the row group with the longest rows.
+
+    Reads the size of all columns together: for a damaged record of a single column, pyarrow ends
+    the process.
+    """
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     sizes = (group.total_byte_size / max(1, group.num_rows) for group in groups)
     return max(sizes, default=0.0)
@@ -70,7 +73,7 @@ def arrow_schema_of(handle: BinaryIO, name: str, *, is_parquet: bool) -> Any:
 
 
 def _open_arrow(handle: BinaryIO, name: str) -> Any:
-    """A reader of the file format (Feather, version 2), or else of the stream format."""
+    """Opens the file format (Feather, version 2), or else the stream format."""
     pyarrow = optional("pyarrow", name)
     is_file = handle.read(6) == b"ARROW1"
     handle.seek(0)
@@ -78,7 +81,7 @@ def _open_arrow(handle: BinaryIO, name: str) -> Any:
 
 
 def projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str] | None:
-    """The needed columns in the order of the file; None for all, also if a row is to say why."""
+    """The wanted columns in the order of the file; None for all, also if the file has none."""
     if columns is None:
         return None
     found = [name for name in there if name in columns]
@@ -86,15 +89,14 @@ def projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str] 
 
 
 def read_cells(column: Any) -> list[Any]:
-    """The values of an Arrow column, for `as_record`: one by one where some may be unreadable.
+    """The values of an Arrow column, for `as_record`; one by one if some may be unreadable.
 
-    An InputError stands in place of a cell that cannot be read, with the rest of a sentence about
-    its column. Nothing is read that is not valid: pyarrow follows the offsets of a damaged file
-    wherever they lead.
+    An InputError stands in place of an unreadable cell; its message ends a sentence about the
+    column. Cells are validated first: pyarrow follows the offsets of a damaged file anywhere.
     """
     is_timed = holds_times(column.type)
     with suppress(ValueError, OverflowError):
-        # The validity of dates and times is a matter of the calendar, and judged cell by cell.
+        # Dates and times must also be valid in the calendar, which is checked cell by cell.
         if not optional("pyarrow", "a table").types.is_temporal(column.type):
             column.validate(full=True)
         if not is_timed:
@@ -104,7 +106,7 @@ def read_cells(column: Any) -> list[Any]:
 
 
 def _checked_cell(column: Any) -> Any:
-    """The only value of a column."""
+    """The only value of a column, validated."""
     try:
         column.validate(full=True)
     except ValueError as error:
@@ -125,7 +127,7 @@ def _cell(scalar: Any) -> Any:
 
 
 def as_record(names: Sequence[str], cells: Sequence[Any]) -> Record:
-    """A row of cells; an InputError if one of them is unreadable or too long."""
+    """A record of cells; InputError if one of them is unreadable or too long."""
     for name, cell in zip(names, cells, strict=True):
         if isinstance(cell, str) and len(cell) > LONGEST:
             cell = InputError(f"a text {TOO_LONG}")
@@ -137,7 +139,7 @@ def as_record(names: Sequence[str], cells: Sequence[Any]) -> Record:
 
 
 def _shown(value: Any) -> Any:
-    """Bytes as text, of writers that do not say so."""
+    """Bytes as text, since some writers do not mark texts."""
     if isinstance(value, dict):
         return {key: _shown(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -147,17 +149,17 @@ def _shown(value: Any) -> Any:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        return value  # which may be kept, and not be shown
+        return value  # bytes that are no text: may be kept, but not shown
 
 
 _DAY = {unit: 86_400 * 1000**place for place, unit in enumerate(("s", "ms", "us", "ns"))}
 
 
 def time_text(scalar: Any) -> Any:
-    """The value of an Arrow scalar, with texts in place of the dates and times in it.
+    """The value of an Arrow scalar, with texts in place of dates and times.
 
-    Raises ValueError for dates outside the years 1 to 9999 and times outside a day, and what
-    pyarrow raises: ValueError, OverflowError, LookupError.
+    Raises ValueError for dates outside the years 1 to 9999 and times outside a day; ValueError,
+    OverflowError or LookupError if pyarrow does.
     """
     kind, types = scalar.type, optional("pyarrow", "a table").types
     if not scalar.is_valid or not holds_times(kind):
@@ -170,12 +172,12 @@ def time_text(scalar: Any) -> Any:
         return [tuple(time_text(entry).values()) for entry in scalar.values]
     if isinstance(scalar, Sequence):
         return [time_text(item) for item in scalar]
-    return time_text(scalar.value)  # of what only wraps another one, such as a dictionary's index
+    return time_text(scalar.value)  # a scalar that wraps another one, such as a dictionary's
 
 
 @lru_cache(maxsize=1024)
 def holds_times(kind: Any) -> bool:
-    """Tells whether values of an Arrow type are dates or times, or have such in them."""
+    """True if values of an Arrow type are dates or times, or hold some."""
     types = optional("pyarrow", "a table").types
     if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
         return True
@@ -189,7 +191,7 @@ def holds_times(kind: Any) -> bool:
 
 
 def _iso(scalar: Any) -> str:
-    """ISO 8601 with no digits of a second, six, or nine where six are too few, as of pandas."""
+    """ISO 8601 with no digits of a second, with six, or with nine if six are too few."""
     pyarrow, kind = optional("pyarrow", "a table"), scalar.type
     is_time, nanoseconds, rest = pyarrow.types.is_time(kind), 0, timedelta()
     unit = kind.unit if is_time or pyarrow.types.is_timestamp(kind) else ""
@@ -200,7 +202,7 @@ def _iso(scalar: Any) -> str:
         raise ValueError("a time outside a day")
     if unit == "ns":  # as_py would give a Timestamp of pandas
         nanoseconds = scalar.value % 1000
-        if nanoseconds and scalar.value < 0:  # what is cut off leads away from the epoch
+        if nanoseconds and scalar.value < 0:  # the cut rounds towards the epoch
             rest = timedelta(microseconds=1)
         kind = pyarrow.time64("us") if is_time else pyarrow.timestamp("us", tz=kind.tz)
         scalar = scalar.cast(kind, safe=False)

@@ -1,15 +1,14 @@
-"""Finished rows of a run that is not finished: _OUT.parts, from which the next run goes on.
+"""Checkpoints: the finished rows of an unfinished run, in _OUT.parts, from which it is resumed.
 
-    manifest.json              what the rows depend on; written first
+    manifest.json              the settings that rows depend on; written first
     part-00000-DIGEST.jsonl    rows of the first N records, in the order in which they finished;
-                               DIGEST is one of these records
+                               DIGEST is the digest of these records
     open-00001.jsonl           rows of a part that is not complete
 
-A line is [digest of the line's rest, digest of the record, row]. The names alone say what is done,
-so no two files have to agree: a part that is complete and on the disk is renamed from open to part.
-An open part may end in half a line, which is dropped. Open parts are kept on local disks only, and
-only where rows do not depend on what they were computed with; elsewhere a part is written when it
-is complete.
+A line is [digest of the line's rest, digest of the record, row]. Names of files alone tell the
+state, so no two files have to agree: a part that is complete and on the disk is renamed from open
+to part. An open part may end in half a line, which is dropped. Open parts are kept on local disks
+only, and only if rows do not depend on each other; otherwise a part is written when it is complete.
 """
 
 from __future__ import annotations
@@ -35,21 +34,21 @@ REMEDY = "start anew with --overwrite (overwrite=True)"
 _MANIFEST = "manifest.json"
 _PART = re.compile(r"part-(\d{5,})-([0-9a-f]{16})\.jsonl")
 _OPEN = re.compile(r"open-(\d{5,})\.jsonl")
-# Names of files that runs write into the folder, also while they are written.
+# Names of files that runs write into the folder, including temporary ones.
 _OWN = re.compile(
     rf"({_MANIFEST}|{_PART.pattern})(\.tmp)?|{_OPEN.pattern}|(whole|record|keys)\.tmp"
 )
 
 
 def digest(record: Record) -> tuple[str, int]:
-    """The digest and the length of a record, whatever kind of file it came from."""
+    """The digest and the length of a record, independent of the kind of its file."""
     said = str(record) if isinstance(record, InputError) else record
     text = json.dumps(said, sort_keys=True, default=str)
     return _digest(text.encode()), len(text)
 
 
 def digest_of_all(digests: Iterable[str]) -> str:
-    """The digest of several records, in order, by the digests of each."""
+    """The digest of several records in order. digests: of each record."""
     return _digest("".join(digests).encode())
 
 
@@ -58,7 +57,7 @@ def _digest(data: bytes) -> str:
 
 
 def to_line(record_digest: str, row: Mapping[str, Any]) -> bytes:
-    """A row as parts hold it."""
+    """The line of a row in a part."""
     text = json.dumps([record_digest, row], separators=(",", ":"), allow_nan=False)
     return _with_digest(text[1:].encode() + b"\n")
 
@@ -68,7 +67,7 @@ def _with_digest(rest: bytes) -> bytes:
 
 
 def _read_line(line: bytes) -> tuple[str, Row]:
-    """The record's digest, and the row. Raises ValueError for what `to_line` has not written."""
+    """(the record's digest, the row). Raises ValueError for a line that is not from `to_line`."""
     if line != _with_digest(line[len(_with_digest(b"")) :]):
         raise ValueError("the line is not whole")
     _, record, row = json.loads(line)
@@ -80,10 +79,10 @@ class Checkpoint:
 
     def __init__(self, name: str) -> None:
         if not is_remote(name) and os.path.islink(name):
-            name = os.path.realpath(name)  # where the whole can be put in place by renaming it
+            name = os.path.realpath(name)  # where the output can be put in place by renaming it
         self._use(sidecar(name, ".parts"))
         older = Folder(f"{name}.parts") if not name.startswith(ICEBERG) else None
-        # The folder of a run that has begun before the name began with `_`, and of nobody else.
+        # A folder of an older version, whose names did not begin with `_`, if a run made it.
         if older is not None and not self.has_rows() and _is_of_a_run(older):
             self._use(older.name)
 
@@ -91,10 +90,10 @@ class Checkpoint:
         self.name, self.folder = name, Folder(name)
 
     def can_go_on(self, now: Mapping[str, Any]) -> bool:
-        """Tells whether there is an unfinished run to go on with.
+        """True if there is an unfinished run to resume.
 
-        Raises InputError if that has other settings or another input, and names what differs; and
-        for a manifest that no run has written.
+        Raises InputError, naming the differences, for a run with other settings or another input;
+        and for a manifest that no run has written.
         """
         before = self.manifest() if self.has_rows() else None
         if before is not None and (found := differences(before, now)):
@@ -106,17 +105,17 @@ class Checkpoint:
 
     @contextmanager
     def opened(self, manifest: Mapping[str, Any], *, overwrite: bool = False) -> Iterator[bool]:
-        """Makes the folder where there is none, keeps others out, and says whether to go on.
+        """Makes the folder if there is none, locks it, and yields whether to resume a run.
 
-        The folder goes again if an error ends the run before a row is finished. Raises InputError,
-        also for a folder that holds what no run has written.
+        Removes the folder again if an error ends the run before a row is finished. Raises
+        InputError, also for a folder with files that no run has written.
         """
         with self.folder.locked():
             self.manifest()
             for name in self.folder.names():
                 if not self._is_own(name):
                     raise self._not_ours(name)
-            # Under the lock, since another run may have come between since the first look.
+            # Checked again under the lock, since another run may have come between.
             goes_on = not overwrite and self.can_go_on(manifest)
             if not goes_on:
                 self._clear()
@@ -125,13 +124,13 @@ class Checkpoint:
             try:
                 yield goes_on
             except BaseException:
-                with suppress(Exception):  # the first error is the one to tell
+                with suppress(Exception):  # the first error is the one to raise
                     if not self.has_rows():
                         self.remove()
                 raise
 
     def has_rows(self) -> bool:
-        """Tells whether a run has finished any, so that there is something to go on with."""
+        """True if a run has finished any row, so that it can be resumed."""
         names, path = self.folder.names(), self.folder.path
         for name in filter(_OPEN.fullmatch, names if path else ()):
             with suppress(FileNotFoundError):  # it became a part at this very moment
@@ -140,12 +139,12 @@ class Checkpoint:
         return any(map(_PART.fullmatch, names))
 
     def remove(self) -> None:
-        """Removes all that runs have written, and the folder, unless something else is in it."""
+        """Removes all files that runs have written, and the folder if it is then empty."""
         self._clear()
         self.folder.remove()
 
     def _clear(self) -> None:
-        """Deletes the manifest first: what a kill leaves of the rest is nothing to go on with."""
+        """Deletes all files, the manifest first: without it no run is resumed after a kill."""
         own = list(filter(self._is_own, self.folder.names()))
         self.folder.delete([name for name in own if name == _MANIFEST])
         self.folder.delete([name for name in own if name != _MANIFEST])
@@ -171,16 +170,16 @@ class Checkpoint:
         )
 
     def scratch(self, what: str) -> str:
-        """A place for what is being written (whole, record or keys), which goes with the parts."""
+        """The path of a temporary file (whole, record or keys), which is removed with the parts."""
         return f"{self.name}/{what}.tmp"
 
     def finished(self) -> dict[int, str]:
-        """The digests of the parts that are complete, by number."""
+        """The digests of complete parts, by number."""
         found = map(_PART.fullmatch, self.folder.names())
         return {int(match[1]): match[2] for match in found if match}
 
     def finished_rows(self) -> int:
-        """The number of kept rows, of complete and open parts. Raises what `rows` raises."""
+        """The number of kept rows in complete and open parts. Raises as `rows` does."""
         there = self.finished()
         complete = sum(len(self.rows(*part)) for part in there.items())
         opened = {int(match[1]) for match in map(_OPEN.fullmatch, self.folder.names()) if match}
@@ -189,7 +188,7 @@ class Checkpoint:
     def rows(self, number: int, part_digest: str) -> list[Row]:
         """The rows of a complete part, in the order of the input.
 
-        Raises InputError if these are not the rows of the records that the digest stands for.
+        Raises InputError if the rows do not belong to the records of the digest.
         """
         try:
             lines = map(_read_line, self._lines(number, part_digest))
@@ -204,14 +203,14 @@ class Checkpoint:
         return [row for _, row in found]
 
     def rows_with(self, mark: bytes, number: int, part_digest: str) -> Iterator[Row]:
-        """The rows of a complete part whose lines have the mark in them, in any order."""
+        """Yields the rows of a complete part whose lines contain the mark, in any order."""
         return (_read_line(line)[1] for line in self._lines(number, part_digest) if mark in line)
 
     def _lines(self, number: int, part_digest: str) -> list[bytes]:
         return self.folder.read(_name(number, part_digest)).splitlines(keepends=True)
 
     def open_rows(self, number: int) -> dict[int, str]:
-        """The digests of the records whose rows an open part holds, by the index of the row."""
+        """The digests of the records whose rows an open part holds, by index of the row."""
         if self.folder.path is None:
             return {}
         path = self.folder.path / _open_name(number)
@@ -222,7 +221,7 @@ class Checkpoint:
                 for line in handle:
                     try:
                         record, row = _read_line(line)
-                    except ValueError:  # what a kill or a power cut left of it
+                    except ValueError:  # a line cut by a kill or a power cut
                         break
                     found[row["index"]] = record
                     whole += len(line)
@@ -234,13 +233,13 @@ class Checkpoint:
     def open_part(
         self, number: int, part_digest: str, missing: int, *, row_by_row: bool
     ) -> OpenPart:
-        """A part to add rows to; row_by_row keeps each as it comes, where there is a disk."""
+        """A part to add rows to. row_by_row: whether to keep each row at once, on a local disk."""
         path = self.folder.path if row_by_row else None
         handle = None if path is None else open(path / _open_name(number), "ab")  # noqa: SIM115
         return OpenPart(self, number, part_digest, missing, handle)
 
     def write_part(self, number: int, part_digest: str, lines: Iterable[bytes]) -> None:
-        """Completes a part at once, unless it is: with these lines, and those of the open part."""
+        """Completes a part at once with these lines and the lines of the open part."""
         if self.finished().get(number) == part_digest:
             return
         before = self.folder.read(_open_name(number)) if self.open_rows(number) else b""
@@ -249,7 +248,7 @@ class Checkpoint:
             self.folder.delete([_open_name(number)])
 
     def complete(self, number: int, part_digest: str) -> None:
-        """Gives an open part, all of whose rows are on the disk, the name of a complete one."""
+        """Renames an open part, whose rows are all on the disk, to a complete one."""
         self.folder.rename(_open_name(number), _name(number, part_digest))
 
 
@@ -262,9 +261,9 @@ def _is_of_a_run(folder: Folder) -> bool:
 
 @dataclass(slots=True, eq=False)
 class OpenPart:
-    """Rows of a part as they finish: in a file, each handed to the system at once; or in memory.
+    """A part that collects rows as they finish: in a file, each written at once, or in memory.
 
-    missing: rows that are still to come; after the last one the part gets its name.
+    missing: the number of rows still to come; after the last one the part is complete.
     """
 
     checkpoint: Checkpoint
@@ -275,7 +274,7 @@ class OpenPart:
     lines: list[bytes] = field(default_factory=list)
 
     def add(self, line: bytes) -> None:
-        """Takes what `to_line` gives."""
+        """Adds a line of `to_line`."""
         if self.handle is None:
             self.lines.append(line)
         else:
@@ -286,7 +285,7 @@ class OpenPart:
             self.complete()
 
     def complete(self) -> None:
-        """Gives the part its name, once all of its rows are on the disk."""
+        """Completes the part, once all of its rows are on the disk."""
         if self.handle is None:
             self.checkpoint.write_part(self.number, self.digest, self.lines)
             return

@@ -1,7 +1,7 @@
-"""Columns of a schema: what every field is in a table, without any table package.
+"""Columns of a schema: the table's type of every field, without any table package.
 
-A column is named and shaped as the field is in a row's `attributes`, so that a value goes from
-one to the other without a look at the declaration.
+A column has the name and the shape of the field in a row's `attributes`, so that values are
+converted without the declaration.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ Schemas: TypeAlias = Model | Mapping[str, Model]
 
 
 def named_schemas(schemas: Schemas) -> Mapping[str, Model]:
-    """The schemas by category; a single one under ""."""
+    """The schemas by category; a single schema under ""."""
     return schemas if isinstance(schemas, Mapping) else {"": schemas}
 
 
 Type = ColumnType | Literal["decimal", "instant", "struct", "json", "native"]
 
-# (digits, places) of a decimal whose field does not say how many digits it has.
+# (digits, places) of a decimal whose field declares none.
 _DIGITS = (38, 9)
 _MOST_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A field of a row.
+    """A column of a table.
 
-    type: the type of a value, or of an item of a list. "instant" is a datetime with a time zone,
-        "json" a value that no other type holds, written as JSON; "native" a value of a column of
-        the input that no other type keeps as it is, in the form that JSON has for it.
-    choices: the texts of a "choice"; one of numbers has their type.
-    is_one_or_several: whether a value of a list may be an item, which is a list of one here.
+    type: the type of a value, or of a list's items. "instant" is a datetime with a time zone;
+        "json" a value that no other type holds, written as JSON; "native" a value of an input
+        column that no other type keeps exactly, in its JSON form.
+    choices: the texts of a "choice"; choices among numbers have the numbers' type.
+    is_one_or_several: whether a value of a list may be a single item, stored as a list of one.
     children: the fields of a "struct".
     digits: the digits of a "decimal": in all, and after the point.
-    native: for a "native" column, its type in pyarrow, as `arrow.py` writes it down.
+    native: the pyarrow type of a "native" column, as `arrow.py` writes it.
     """
 
     name: str
@@ -66,9 +66,9 @@ class Column:
     native: str = ""
 
     def cell(self, value: Any) -> Any:
-        """A value of a JSON row as the column holds it.
+        """Converts a value of a JSON row to the column's type.
 
-        Raises ValueError for one that does not fit.
+        Raises ValueError for a value that does not fit.
         """
         if value is None:
             return None
@@ -82,9 +82,10 @@ class Column:
 
 
 def columns_of(schemas: Schemas) -> tuple[Column, ...]:
-    """The columns of a schema, or of several in one table: all fields of all of them.
+    """The columns of a schema, or of several in one table: all fields of all schemas.
 
-    Raises SchemaError for what cannot be declared, and where schemas differ in a field's type.
+    Raises SchemaError for a schema that cannot be declared, and for schemas that differ in a
+    field's type.
     """
     found: dict[str, tuple[Model, Column]] = {}
     for schema in named_schemas(schemas).values():
@@ -120,7 +121,7 @@ def _columns(model: Model, around: tuple[Model, ...]) -> tuple[Column, ...]:
 
 
 def _columns_of_kinds(models: Sequence[Model], around: tuple[Model, ...]) -> tuple[Column, ...]:
-    """The columns of a union: the fields of all models, as JSON where they differ in type."""
+    """The columns of a union: the fields of all models, as JSON if models differ in the type."""
     found: dict[str, Column] = {}
     for column in (column for model in models for column in _columns(model, around)):
         try:
@@ -133,7 +134,7 @@ def _columns_of_kinds(models: Sequence[Model], around: tuple[Model, ...]) -> tup
 def _column(name: str, annotation: Any, around: tuple[Model, ...]) -> Column:
     try:
         shape = field_type_of(annotation)
-    except UnsupportedType:  # nothing that is read from text; of a computed field, say
+    except UnsupportedType:  # not a type that is read from text, as of a computed field
         return Column(name, "json")
     if shape.is_mapping or any(model in around for model in shape.models):
         return Column(name, "json")
@@ -181,14 +182,14 @@ def _digits(shape: FieldType) -> tuple[int, int]:
 
 
 def _mentions(annotation: Any, wanted: type) -> bool:
-    """Tells whether a type stands in an annotation, aliases and NewTypes looked through."""
+    """True if an annotation contains a type, also in aliases and NewTypes."""
     inner = getattr(annotation, "__value__", getattr(annotation, "__supertype__", None))
     parts = (inner,) if inner is not None else get_args(annotation)
     return annotation is wanted or any(_mentions(part, wanted) for part in parts)
 
 
 def _merged(one: Column, other: Column) -> Column:
-    """A column for the values of both. Raises ValueError."""
+    """A column for the values of both. Raises ValueError if none holds them."""
     if (one.type, one.is_list, one.digits) != (other.type, other.is_list, other.digits):
         said = (f"{'list of ' * it.is_list}{it.type}" for it in (one, other))
         raise ValueError(f"one is {', the other '.join(said)}")
@@ -200,7 +201,7 @@ def _merged(one: Column, other: Column) -> Column:
 
 
 def leaves(columns: Iterable[Column], path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """The paths of all columns that hold values, structs taken apart."""
+    """The paths of all columns that hold values; structs are flattened."""
     found = []
     for column in columns:
         here = (*path, column.name)
@@ -210,15 +211,15 @@ def leaves(columns: Iterable[Column], path: tuple[str, ...] = ()) -> list[tuple[
 
 
 def at(value: Any, path: Sequence[str]) -> Any:
-    """The value of a row at a path; None where a struct around it is None."""
+    """The value of a row at a path; None if a struct around it is None."""
     return reduce(lambda found, name: None if found is None else found.get(name), path, value)
 
 
-# A cell of each type, from its JSON. All raise ValueError for a value that does not fit.
+# Functions from JSON to a cell, one per type. All raise ValueError for a value that does not fit.
 
 
 def printable(value: str) -> str:
-    """Text that UTF-8 can hold: what stands for no character becomes a question mark."""
+    """Text that UTF-8 can hold: lone surrogates become question marks."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -231,14 +232,14 @@ def as_json(value: Any) -> str:
 
 
 def cell_text(value: Any) -> str:
-    """A value as text; lists as JSON, null as nothing."""
+    """A value as text; lists as JSON, null as an empty text."""
     if value is None or value == []:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, dict)):
         return printable(json.dumps(value, ensure_ascii=False, default=cell_text))
-    if isinstance(value, Decimal):  # without the zeros that fill the column's places
+    if isinstance(value, Decimal):  # without zeros that only fill the column's places
         return format(value.normalize(), "f")
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
@@ -279,7 +280,7 @@ def _boolean(column: Column, value: Any) -> bool:
 
 
 def _datetime(column: Column, value: Any) -> datetime:
-    """A datetime without a time zone; of one that has it, the time in UTC."""
+    """A datetime without a time zone, converted to UTC if it had one."""
     moment = datetime.fromisoformat(value)
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 

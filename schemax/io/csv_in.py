@@ -1,7 +1,7 @@
-"""CSV in: text in UTF-8 with a header, row by row.
+"""Reads CSV, text in UTF-8 with a header, row by row.
 
-Cells are divided by commas, or by semicolons or tabs where the header has more of these, as
-spreadsheets of many countries write them; cells of .tsv by tabs.
+The delimiter is the comma, or the semicolon or tab if the header has more of these, as spreadsheets
+of many countries write them; for .tsv it is the tab.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from schemax.io.storage import suffixes
 from schemax.messages import clipped
 
 DELIMITERS = ",;\t"
-# A cell in quotes, whichever of these it stands behind.
+# A cell in quotes, behind any delimiter.
 _QUOTED_CELL = re.compile(r'(?:^|(?<=[,;\t]))"[^"]*(?:""[^"]*)*"')
-# Lines that are looked at for the end of the header, as its cells may hold line breaks.
+# The most lines of a header, whose cells may hold line breaks.
 _HEADER_LINES = 100
 _LINE_ENDS = ("\r", "\n")
 
 
 def read_header(handle: BinaryIO, name: str) -> list[str]:
-    """The names of the columns; none of an empty file. Raises InputError, as `read_csv`."""
+    """The names of the columns; [] for an empty file. Raises InputError as `read_csv` does."""
     with closing(_rows(handle, name)) as rows:
         return next(rows, (0, []))[1] or []
 
 
 def read_csv(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    """Every cell as text, as ids such as 0042 need it; an empty one as None.
+    """Yields records with cells as text, since ids such as 0042 are text; empty cells are None.
 
-    Raises InputError for a header that cannot be one, and for a quote that is never closed.
+    Raises InputError for an invalid header, and for a quote that is never closed.
     """
     with closing(_rows(handle, name)) as rows:
         header = next(rows, (0, []))[1] or []
@@ -58,9 +58,9 @@ def _record(header: Sequence[str], cells: Sequence[str] | None, line: int) -> Re
 
 
 def _rows(handle: BinaryIO, name: str) -> Generator[tuple[int, list[str] | None], None, None]:
-    """(last line, cells) of the header and of all rows but blank ones; None for a row too long."""
-    csv.field_size_limit(LONGEST)  # of a row, which is no longer
-    # Bytes that are no UTF-8 come through as lone surrogates, and cost their row only.
+    """Yields (last line, cells) of header and rows, without blank rows; None for too long a row."""
+    csv.field_size_limit(LONGEST)  # as for a row
+    # Bytes that are no UTF-8 become lone surrogates, and cost their own row only.
     text = io.TextIOWrapper(handle, "utf-8-sig", errors="surrogateescape", newline="")
     pieces = iter(partial(text.readline, LONGEST), "")
     try:
@@ -77,7 +77,7 @@ def _rows(handle: BinaryIO, name: str) -> Generator[tuple[int, list[str] | None]
         lines = _Lines(chain(ahead, pieces))
         header: list[str] | None = None
         for row in csv.reader(lines, delimiter=delimiter):
-            if lines.is_open:  # the module takes the end of a file for the end of a quote
+            if lines.is_open:  # at the end of a file, the module closes quotes by itself
                 raise InputError(
                     f"cannot read {name} any further: a quote in line {lines.first} is not closed"
                 )
@@ -93,12 +93,12 @@ def _rows(handle: BinaryIO, name: str) -> Generator[tuple[int, list[str] | None]
 
 
 class _Lines:
-    """Lines for the csv module: never more of a row than a row may have.
+    """Lines for the csv module, which cut rows that are too long.
 
-    pieces: lines, or pieces of those that are too long.
-    number: of the last line; first: of the first line of the row.
-    is_long: whether the row is too long. Such a row ends with the first line behind which as many
-        quotes are open as closed. is_open: whether the file has ended inside of quotes.
+    pieces: lines, or pieces of lines that are too long.
+    number: the number of the last line; first: of the row's first line.
+    is_long: whether the row is too long. Such a row ends with the first line behind which all
+        quotes are closed. is_open: whether the file has ended inside quotes.
     """
 
     def __init__(self, pieces: Iterator[str]) -> None:
@@ -112,7 +112,7 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        is_begun = self._length > 0  # then the module is inside of quotes
+        is_begun = self._length > 0  # a further line of a row: the module is inside quotes
         for piece in self._pieces:
             self.number += self._is_new
             self._is_new = piece.endswith(_LINE_ENDS)
@@ -131,7 +131,7 @@ class _Lines:
 
 
 def _delimiter(start: str, name: str) -> str:
-    """The delimiter that the header has most of outside of quotes; of .tsv, the tab."""
+    """The most frequent delimiter of the header outside quotes; for .tsv the tab."""
     if suffixes(name)[0] == ".tsv":
         return "\t"
     header = re.split(r"[\r\n]", _QUOTED_CELL.sub("", start), maxsplit=1)[0]
@@ -139,7 +139,7 @@ def _delimiter(start: str, name: str) -> str:
 
 
 def check_header(header: Sequence[str] | None, name: str) -> None:
-    """Raises InputError for a header that cannot be one."""
+    """Raises InputError for an invalid header."""
     if header is None:
         raise InputError(f"cannot read {name}: its header is {TOO_LONG}")
     if any(map(_is_broken, header)):

@@ -1,4 +1,4 @@
-"""Frames in, frames out: pandas, polars, Arrow, DuckDB, and data sets of Hugging Face."""
+"""Extracts from frames: pandas, polars, Arrow, DuckDB, and data sets of Hugging Face."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ def extract_frame(
     show_progress: bool = False,
     **options: Unpack[Options],
 ) -> Any:
-    """Reads the attributes of a schema from every row of a frame: a frame with the same rows.
+    """Reads the attributes of a schema from every row of a frame; returns a frame of the results.
 
     frame: a DataFrame of pandas or polars, a Dataset of Hugging Face's `datasets`, a Table,
         RecordBatch or RecordBatchReader of pyarrow, or a relation of DuckDB. The model is shown all
         columns but `id` and `category`, or those named by `text`.
     schema: a Pydantic model, or one per category.
-    model: a folder or Hub id, which stays loaded until another one is named; extractor: one that is
-        loaded already. Without either, `Extractor.default()`.
-    details: with the raw text, the confidence and the place of every value; "confidence": with the
-        confidences alone.
-    keep: columns of the frame that stand before the results.
+    model: a folder or Hub id, which stays loaded until another one is named; extractor: a loaded
+        one instead. Without either, `Extractor.default()`.
+    details: True adds raw text, confidence and place of every value, "confidence" the confidences
+        alone.
+    keep: columns of the frame to copy before the results.
     options: those of `Extractor.stream`.
 
-    Gives a frame of the same kind with a column per field, typed as `arrow_schema` says, `_error`
-    (why a row failed, else null) and `_field_errors`; its rows are those of the input, in order,
-    and of pandas the index is, so that `concat([frame, found], axis=1)` puts both side by side.
-    Of a relation it is a Table, which DuckDB's queries read by its name. Of a RecordBatchReader it
-    is one that computes while it is read, 2,048 rows at a time, and holds no more.
+    Returns a frame of the same kind with a column per field, typed as `arrow_schema` says, `_error`
+    (why a row failed, else null) and `_field_errors`. It has the input's rows, in order, and in
+    pandas the input's index, so that `concat([frame, found], axis=1)` puts both side by side.
+    For a relation it is a Table, which DuckDB's queries read by its name. For a RecordBatchReader
+    it is another one, which computes 2,048 rows at a time while it is read, and holds no more.
 
-    Raises InputError for anything but a frame and without pyarrow, and what `schemax.extract`
-    raises before it computes. Rows that fail raise nothing.
+    Raises InputError for anything but a frame and without pyarrow, and as `schemax.extract` does
+    before it computes. Rows that fail raise nothing.
     """
     kind, name = type(frame).__module__.partition(".")[0].lstrip("_"), type(frame).__name__
     if (kind, name) not in _KINDS:
@@ -96,7 +96,7 @@ def extract_frame(
     cells = (table.cells(row) for _, row in rows)
     gathered = iter(lambda: list(islice(cells, _BATCH)), [])
     batches = [record_batch(table.results, some) for some in gathered]
-    # At least one batch: `datasets` cannot cast a table of none.
+    # At least one batch: `datasets` cannot cast a table without batches.
     found = pyarrow.Table.from_batches(batches or [record_batch(table.results, [])])
     return _in_kind(found, frame, kind, keep)
 
@@ -112,7 +112,7 @@ def _in_kind(found: Any, frame: Any, kind: str, keep: list[str]) -> Any:
         return kept.from_arrays([*kept.columns, *columns], schema=schema)
     module = optional(kind, "extract_frame")
     if kind == "datasets":
-        # Choices become strings, the type that `features` tells of dictionaries as well.
+        # Choices become strings, the type that `features` states for dictionaries, too.
         data = module.Dataset(found.cast(plain_schema(found.schema)))
         parts = [frame.with_format(None).select_columns(keep), data]
         return module.concatenate_datasets(parts, axis=1) if keep else data
@@ -130,7 +130,7 @@ def _column_names(frame: Any, kind: str) -> list[str]:
 
 
 def _while_read(reader: Any, read: Callable[[Any], Any], show_progress: bool) -> Any:
-    """A reader of the results: what is wrong with the arguments is said before it is read."""
+    """A reader that computes results; wrong arguments raise now, not when it is read."""
     pyarrow = optional("pyarrow", "extract_frame")
     schema = read(reader.schema.empty_table()).schema
     parts: Iterator[Any] = (
@@ -142,10 +142,10 @@ def _while_read(reader: Any, read: Callable[[Any], Any], show_progress: bool) ->
 
 
 def records_of(frame: Any, kind: str, wanted: tuple[str, ...] | None) -> Iterator[Record]:
-    """Rows as mappings of plain values: what is missing is None."""
+    """Yields rows as mappings of plain values; missing values are None."""
     if kind == "pandas":
         yield from _records_of_pandas(frame)
-    elif kind == "datasets" and frame.format["type"] == "custom":  # a transform, which counts
+    elif kind == "datasets" and frame.format["type"] == "custom":  # a transform, which is applied
         for row in frame:
             yield as_record(list(row), list(map(_shown, row.values())))
     elif kind == "datasets":
@@ -167,7 +167,7 @@ def _records_of_pandas(frame: Any) -> Iterator[Record]:
 
 
 def _cells_of_pandas(series: Any) -> list[Any]:
-    """Through Arrow where dates are Arrow's, which pandas cannot read if they are too far away."""
+    """The cells of a series; Arrow's dates are read by Arrow, since pandas cannot read far ones."""
     pandas = optional("pandas", "extract_frame")
     if isinstance(series.dtype, pandas.ArrowDtype) and holds_times(series.dtype.pyarrow_dtype):
         return read_cells(series.array.__arrow_array__())
@@ -175,7 +175,7 @@ def _cells_of_pandas(series: Any) -> list[Any]:
 
 
 def records_of_dataset(data: Any, names: Sequence[str]) -> Iterator[Record]:
-    """Through Arrow, whatever the data set is formatted as, so that no picture is decoded."""
+    """Yields records through Arrow, whatever the data set's format, so that no image is decoded."""
     data = data.with_format("arrow").select_columns(names)
     labels = {name: found for name, one in data.features.items() if (found := _label(one))}
     for some in data.iter(_BATCH):
@@ -186,7 +186,7 @@ def records_of_dataset(data: Any, names: Sequence[str]) -> Iterator[Record]:
 
 
 def _label(feature: Any) -> Any:
-    """A ClassLabel; also that of a list of them; else None."""
+    """The ClassLabel of a feature, or of a list's items; else None."""
     feature = getattr(feature, "feature", feature)
     return feature if hasattr(feature, "int2str") else None
 
@@ -201,7 +201,7 @@ def _named(value: Any, label: Any) -> Any:
 
 
 def _plain(value: Any, isna: Any) -> Any:
-    if hasattr(value, "tolist"):  # of numpy: a number, or an array
+    if hasattr(value, "tolist"):  # a number or an array of numpy
         value = value.tolist()
     missing = isna(value)
     return None if isinstance(missing, bool) and missing else value
@@ -214,7 +214,7 @@ def _shown(value: Any) -> Any:
 
 
 def _to_pandas(table: Any) -> Any:
-    """Whole numbers and truth values stay what they are beside missing ones."""
+    """A DataFrame in which integers and booleans keep their type beside missing values."""
     pandas, pyarrow = optional("pandas", "extract_frame"), optional("pyarrow", "extract_frame")
     nullable = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.bool_(): pandas.BooleanDtype()}
     return table.to_pandas(types_mapper=nullable.get)

@@ -1,4 +1,4 @@
-"""Files that are documents: PDF, DOCX, HTML and plain text, each of which is one record."""
+"""Reads files that are documents, one record each: PDF, DOCX, HTML and plain text."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ COLUMNS = ("id", "text")
 """The keys of a record: the file's path or address, and its text."""
 
 MOST_BYTES = 256 << 20
-"""The largest size of a file, which is in memory as a whole."""
+"""The largest size of a file, which is read into memory as a whole."""
 
 _PDF, _DOCX, _HTML, _TEXT = (".pdf",), (".docx",), (".html", ".htm", ".xhtml"), (".txt", ".md")
-# Documents all the same, of which each row says that it cannot be read, and what to do.
+# Unreadable kinds of documents, whose rows say so, with a remedy.
 _OTHERS = (
     *(".png", ".jpg", ".jpeg", ".tif", ".tiff", ".gif", ".bmp", ".webp"),
     *(".doc", ".rtf", ".odt", ".pptx", ".eml", ".msg"),
@@ -47,12 +47,12 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def is_document(name: str) -> bool:
-    """Tells whether a file is one document, by its suffix."""
+    """True if a file is a document, by its suffix."""
     return suffixes(name)[0] in SUFFIXES
 
 
 def check_packages(name: str) -> None:
-    """Raises InputError where the package is not there that reads files of this suffix."""
+    """Raises InputError if the package that reads files of this suffix is missing."""
     suffix = suffixes(name)[0]
     for known, package in ((_PDF, "pypdfium2"), (_DOCX, "docx"), (_HTML, "selectolax.lexbor")):
         if suffix in known:
@@ -60,10 +60,10 @@ def check_packages(name: str) -> None:
 
 
 def load_document(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """A PDF, DOCX, HTML or text file as a product for `extract`: {"id": path, "text": its text}.
+    """Reads a PDF, DOCX, HTML or text file for `extract`: {"id": path, "text": its text}.
 
-    path: a path, or an address such as s3://bucket/invoice.pdf. What the file is its first bytes
-    say, not its name. Spans in this text have locations (page and boxes, or paragraph).
+    path: a path, or an address such as s3://bucket/invoice.pdf. The file's first bytes decide its
+    kind, not its name. Spans in the text have locations (page and boxes, or paragraph).
 
     Raises InputError for a file that cannot be read, or has no text.
     """
@@ -84,10 +84,10 @@ _READ = (*_PDF, *_DOCX, *_HTML, *_TEXT)
 def load_documents(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
 ) -> Iterator[Record]:
-    """The documents of paths, addresses, folders and patterns ("inbox/*.pdf"), one at a time.
+    """Yields the documents of paths, addresses, folders and patterns ("inbox/*.pdf").
 
-    Each as `load_document` gives it; in the place of one that cannot be read, the InputError that
-    says why, of which `extract` and `Extractor.stream` make a failed row.
+    A document is read as by `load_document`. In the place of an unreadable one comes the
+    InputError, which `extract` and `Extractor.stream` turn into a failed row.
 
     Raises InputError for paths that match nothing, and for a file that is no document.
     """
@@ -102,7 +102,7 @@ def load_documents(
 
 
 def read_document(handle: BinaryIO, name: str) -> Record:
-    """The file as a record; an error in its place that names the file."""
+    """The record of a file; an error that names the file if it cannot be read."""
     try:
         data = handle.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
@@ -112,21 +112,21 @@ def read_document(handle: BinaryIO, name: str) -> Record:
         return unreadable(name, error.message)
     except ValueError as error:
         return unreadable(name, str(error))
-    except Exception as error:  # whatever packages raise for damaged files: costs this row only
+    except Exception as error:  # damaged files may raise anything, and cost their own row only
         logger.debug("cannot read %s", name, exc_info=True)
         return unreadable(name, f"it is damaged: {reason_of(error)}")
 
 
 def unreadable(name: str, reason: str) -> Unreadable:
-    """An error that stands in the place of the record of a file."""
+    """The error in the place of a file's record."""
     return Unreadable(f"cannot read {name}: {reason}", {"id": name})
 
 
 def _text_of(data: bytes, name: str) -> FileText:
-    """Raises ValueError, or what the packages raise."""
+    """The text of a file. Raises ValueError, or any error of the packages that read it."""
     if not data.strip():
         raise ValueError("it is empty")
-    # Some bytes may stand before it; texts that mention it are none.
+    # Some bytes may precede the mark of a PDF; a text file may mention it.
     if data.startswith(b"%PDF-") or (suffixes(name)[0] in _PDF and b"%PDF-" in data[:_HEAD]):
         return read_pdf(data, name)
     text = _flowing(data, suffixes(name)[0])
@@ -138,7 +138,7 @@ def _text_of(data: bytes, name: str) -> FileText:
 
 
 def _flowing(data: bytes, suffix: str) -> str:
-    """The text of a file without pages, by what its first bytes say, then by its suffix."""
+    """The text of a file without pages; its first bytes, then its suffix, decide its kind."""
     if data.startswith(_ZIP):
         return read_docx(data)
     if data.startswith(_OLE):

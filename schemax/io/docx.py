@@ -1,4 +1,4 @@
-"""DOCX files: the text of their headers, body and footers."""
+"""Reads DOCX files: the text of headers, body and footers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from schemax.io.storage import optional
 from schemax.reading.file_text import tidied
 
-# Bounds of an unpacked file: XML takes some ten times as much memory as a tree.
+# Bounds of an unpacked file: the tree of XML takes some ten times its size in memory.
 _MOST_XML, _MOST_BYTES, _MOST_PARTS = 64 << 20, 512 << 20, 10_000
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -19,10 +19,10 @@ _SIGNS = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphe
 
 
 def read_docx(data: bytes) -> str:
-    """A line for every paragraph and row of a table, whose cells are separated by tabs.
+    """The text of a file: a line for every paragraph and every row of a table, tabs between cells.
 
-    Raises ValueError for a file that would take too much memory; whatever zipfile, lxml and
-    python-docx raise for a damaged one.
+    Raises ValueError for a file that would take too much memory; any error of zipfile, lxml and
+    python-docx for a damaged one.
     """
     _check_size(data)
     document = optional("docx", "a DOCX file", "files").Document(BytesIO(data))
@@ -30,7 +30,7 @@ def read_docx(data: bytes) -> str:
 
 
 def _check_size(data: bytes) -> None:
-    """Compares the sizes that the archive states, beyond which zipfile unpacks nothing."""
+    """Raises ValueError for too large sizes in the archive, which zipfile does not exceed."""
     with zipfile.ZipFile(BytesIO(data)) as archive:
         parts = archive.infolist()
         xml = sum(one.file_size for one in parts if one.filename.endswith((".xml", ".rels")))
@@ -59,7 +59,7 @@ def _text(root: Any) -> str:
     from lxml import etree
 
     pieces: list[str] = []
-    cells: list[bool] = []  # those that are open: whether each is alone in its row
+    cells: list[bool] = []  # the open cells: whether each is alone in its row
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, node in walk:
         tag = node.tag
@@ -69,7 +69,7 @@ def _text(root: Any) -> str:
             elif tag == f"{_W}t":
                 pieces.append(node.text or "")
             elif tag in _SIGNS:
-                # A tab that is the child of w:tabs is a setting.
+                # A tab within w:tabs is a setting.
                 is_text = node.getparent().tag == f"{_W}r"
                 pieces.append(_within(cells, _SIGNS[tag]) if is_text else "")
             elif tag == f"{_W}tc":
@@ -86,5 +86,5 @@ def _text(root: Any) -> str:
 
 
 def _within(cells: list[bool], sign: str) -> str:
-    """The sign, or a blank inside a cell of several, where no sign separates lines and columns."""
+    """The sign, or a blank within one of several cells, where signs would split lines and cells."""
     return sign if not cells or cells[-1] else " "

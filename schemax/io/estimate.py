@@ -1,4 +1,4 @@
-"""An estimate of what a run would take, from a look at its input and from reading some of it."""
+"""Estimates the time of a run, from its input and from extracting a sample."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from schemax.io.summary import Duplicates
 from schemax.io.task import Task
 from schemax.messages import counted
 
-# Rows are drawn as blocks that follow each other, so that repeats stay among them.
+# Rows are drawn as blocks of neighbours, so that repeats stay together.
 _BLOCK, _MOST_BLOCKS = 64, 32
 _MOST_SECONDS_READING = 30.0
 _FIRST_ROUND = 16  # rows; every round has twice as many as the one before
-_SECONDS, _MOST_SECONDS = 10.0, 60.0  # of extracting; the latter until there are enough rows
+_SECONDS, _MOST_SECONDS = 10.0, 60.0  # of extracting; the latter if there are too few rows
 _ENOUGH = 64
-_WHEN_FULL = 0.7  # of what a row of a round takes, where many more are in flight
+_WHEN_FULL = 0.7  # the share of a row's time in a round that it takes with many more in flight
 _UNCERTAINTY = 0.25  # of a machine's speed from one minute to the next
 
 
 @dataclass(slots=True)
 class _Look:
-    """The findings of a look at the rows. all_of_them: whether it has reached the end."""
+    """Findings about the input's rows. all_of_them: whether all rows were read."""
 
     rows: int = 0
     repeats: int = 0
@@ -44,9 +44,9 @@ class _Look:
 
 
 def estimate(source: InputFiles, task: Task, price_per_hour: float | None = None) -> Iterator[str]:
-    """Lines of figures: counts, and the time as a range, by extracting from a sample of all rows.
+    """Yields lines of figures: counts, and a range of the time, by extracting from a sample.
 
-    Raises what `Extractor.stream` raises.
+    Raises as `Extractor.stream` does.
     """
     extractor = task.loaded()
     compiled = compiled_schemas(extractor, task.schemas, task.options)
@@ -95,7 +95,7 @@ def estimate(source: InputFiles, task: Task, price_per_hour: float | None = None
 
 
 def _look(source: InputFiles, task: Task) -> _Look:
-    """Reads the input, for half a minute at most, and draws blocks of it, each as probable."""
+    """Reads the input, for half a minute at most, and draws blocks with equal probability."""
     found, drawn, texts = _Look(), random.Random(0), set[int]()
     started = time.monotonic()
     with closing(source.rows()) as numbered:
@@ -121,8 +121,10 @@ def _look(source: InputFiles, task: Task) -> _Look:
 
 
 def _rounds(run: Any, sample: list[Record]) -> list[tuple[int, float]]:
-    """(rows, seconds) of rounds, each twice as long as the one before; after the first row, which
-    alone pays for what is made once."""
+    """(rows, seconds) of rounds, each twice as long as the one before.
+
+    A first row, not counted, pays for everything that is made once.
+    """
     for _ in run(sample[:1]):
         pass
     rounds: list[tuple[int, float]] = []
@@ -140,10 +142,11 @@ def _rounds(run: Any, sample: list[Record]) -> list[tuple[int, float]]:
 def _seconds_per_row(
     rounds: list[tuple[int, float]], blocks: list[list[tuple[Record, Document]]]
 ) -> tuple[float, float]:
-    """The least and the most that a row of a long run takes.
+    """The least and the most seconds per row of a long run.
 
-    A round begins and ends with few rows in flight, which a long run does once: its rows take what
-    the longest round took, or less, as the rows took by which that was longer than another one.
+    A round begins and ends with few rows in flight, which a long run does only once. So its rows
+    take at most as long as in the longest round, and at least as the rows that this round had more
+    than another one.
     """
     ordered = sorted(rounds)
     rows, seconds = ordered[-1]

@@ -1,4 +1,4 @@
-"""Workbooks of Excel, in and out: the first sheet's rows as records, and rows as sheets."""
+"""Reads and writes workbooks of Excel: reads records of the first sheet, writes rows to sheets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 EXCEL = (".xlsx",)
 
 MOST_ROWS = 1_048_576
-"""Rows of a sheet, its header among them."""
+"""The most rows of a sheet, header included."""
 
 _MOST_CHARACTERS = 32_767  # of a cell
 _MOST_DIGITS = 15  # of a number
@@ -32,12 +32,12 @@ _FIRST_YEAR = 1900
 
 
 def read_sheet_header(handle: BinaryIO, name: str) -> list[str]:
-    """The names of the columns of the first sheet; none of an empty one. Raises InputError."""
+    """The names of the first sheet's columns; [] for an empty sheet. Raises InputError."""
     return next(_rows(handle, name), [])
 
 
 def read_excel(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    """Cells as numbers, truth values or texts, dates as ISO 8601; of formulas what they gave."""
+    """Yields records of numbers, booleans and texts; dates in ISO 8601, formulas as results."""
     rows = _rows(handle, name)
     header = next(rows, [])
     for cells in rows:
@@ -51,14 +51,14 @@ def read_excel(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> It
 
 
 def _rows(handle: BinaryIO, name: str) -> Iterator[list[Any]]:
-    """The header, as texts, and all rows that are not empty, without what is empty at their end."""
+    """Yields the header, as texts, and all rows that are not empty, without empty last cells."""
     openpyxl = optional("openpyxl", name, "excel")
     try:
         book = openpyxl.load_workbook(handle, read_only=True, data_only=True)
         sheet = book.worksheets[0]
         if len(book.worksheets) > 1:
             logger.warning("%s: only the first of its sheets is read, %r", name, sheet.title)
-        sheet.reset_dimensions()  # which many programs do not state rightly
+        sheet.reset_dimensions()  # many programs state wrong ones
         header: list[str] | None = None
         for row in sheet.iter_rows(values_only=True):
             cells = list(row)
@@ -81,7 +81,7 @@ def _value(cell: Any) -> Any:
 
 
 class ExcelWriter:
-    """A cell per value, as in CSV, but typed; further sheets for rows that one does not hold."""
+    """Writes typed cells, one per value as in CSV; adds sheets when one is full."""
 
     def __init__(self, handle: BinaryIO, table: TableSchema, name: str) -> None:
         openpyxl = optional("openpyxl", name, "excel")
@@ -107,7 +107,7 @@ class ExcelWriter:
         self._book.save(self._handle)
 
     def _cell(self, value: Any) -> Any:
-        """A cell: a text, of which nothing is computed, where Excel has no such value."""
+        """A typed cell; a text, never a formula, for values that Excel lacks."""
         if value is None or value == []:
             return None
         if isinstance(value, float) and not isfinite(value):

@@ -1,4 +1,4 @@
-"""`extract_files`: the job of `schemax extract`, as a function."""
+"""`extract_files`: `schemax extract` as a function."""
 
 from __future__ import annotations
 
@@ -50,45 +50,45 @@ def extract_files(
 ) -> Summary:
     """Reads the attributes of a schema from every record of some files, and writes them to a file.
 
-    The job of `schemax extract`, in bounded memory. Finished rows are kept beside the output, in
-    _OUTPUT.parts: if anything stops the run, the same call (or command) goes on from there. OUTPUT
-    gets its name when all rows are done. A record that fails stops nothing: its row says why.
+    Runs in bounded memory, as `schemax extract` does. Finished rows are kept beside the output, in
+    _OUTPUT.parts: if anything stops the run, the same call (or command) resumes it. OUTPUT gets its
+    name when all rows are done. A record that fails stops nothing: its row says why.
 
     schema: a Pydantic model, or one per category.
     inputs, output: paths, addresses (s3://...) and, of inputs, patterns ("*.parquet") and folders:
         JSON Lines (also .gz, .zst), CSV, Parquet or Arrow, by their suffix; of inputs also PDF,
         DOCX, HTML and text files, each one record, whose id is its path. "-" is stdin or stdout,
         which hold JSON Lines; a run that reads stdin or writes to stdout cannot be resumed.
-    model: a folder or Hub id; extractor: one that is loaded already. Without either,
+    model: a folder or Hub id; extractor: a loaded one instead. Without either,
         `Extractor.default()`.
-    details: with the raw text, the confidence and the place of every value; "confidence": with the
-        confidences alone.
-    keep: keys of the records that stand in their rows, in a table as columns.
-    limit: read the first so many records only.
+    details: True adds raw text, confidence and place of every value, "confidence" the confidences
+        alone.
+    keep: keys of the records that are copied to their rows, in a table as columns.
+    limit: the number of records to read, from the first on; None for all.
     shard: "I/N" reads every N-th record only, from the I-th on.
-    on_too_long: what becomes of documents that the model's context does not hold: "error" is a
-        failed row, "truncate" reads their beginning, "chunk" all of them in overlapping pieces.
+    on_too_long: the treatment of documents that exceed the model's context: "error" gives a failed
+        row, "truncate" reads their beginning, "chunk" all of them in overlapping pieces.
     csv_formulas: "escape" puts an apostrophe before texts of CSV that a spreadsheet would take for
-        formulas, such as =1+1; "keep" writes all as they are.
+        formulas, such as =1+1; "keep" writes texts unchanged.
     partition_by: columns (fields, or keys of the records) by whose values a folder of Parquet is
-        divided: OUTPUT/category=Shoes/part-0.parquet; rows_per_file: of these files, at most.
-    overwrite: start anew where an unfinished run has left rows.
-    retry_failed: do only those rows again that have failed in OUTPUT, which an earlier call or
-        command has finished; all others stay as they are. Model and options may be others.
-    if_complete: of an OUTPUT that an earlier call or command has finished: "skip" leaves it where
-        it was made of the same records with the same schema, model and settings, and else
-        replaces it; "error" raises InputError; "replace" computes all rows again.
-    reuse: an earlier table, which may be OUTPUT itself: rows of which the model would see the same,
-        with the same schema, model and settings, are taken out of it.
-    on_extraction: is called with every extraction that this run computes, as it finishes.
-    show_progress: on stderr.
+        divided: OUTPUT/category=Shoes/part-0.parquet; rows_per_file: the most rows of a file.
+    overwrite: whether to drop the rows of an unfinished run.
+    retry_failed: whether to compute only the failed rows of OUTPUT, which an earlier call or
+        command has finished; all others stay. Model and options may differ.
+    if_complete: the treatment of an OUTPUT that an earlier call or command has finished: "skip"
+        keeps it if records, schema, model and settings are the same, and else replaces it;
+        "error" raises InputError; "replace" computes all rows again.
+    reuse: an earlier table, which may be OUTPUT itself: rows for which the model would see the
+        same, with the same schema, model and settings, are taken from it.
+    on_extraction: called with every extraction that this run computes, as it finishes.
+    show_progress: whether to show progress on stderr.
     options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
         takes them.
 
     Raises InputError for files that cannot be read or written, and for an unfinished run with other
     settings or another input (the message names the difference); SchemaError, TemplateError,
-    ModelError, TypeError and ValueError for what is wrong with schema, model and options. A note on
-    an error that ends the run says where finished rows are.
+    ModelError, TypeError and ValueError for wrong schemas, models and options. A note on an error
+    that ends the run says where finished rows are.
     """
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")

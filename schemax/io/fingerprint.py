@@ -1,4 +1,4 @@
-"""Settings and inputs that the rows of a run depend on, to be written down and compared."""
+"""Fingerprints of the settings and inputs that a run's rows depend on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from schemax.trained import FILE as TRAINED
 # Weights, configurations, tokenizers, templates; not cards and logs.
 _MODEL_FILES = (".gguf", ".json", ".jinja", ".model", ".safetensors", ".tiktoken", ".txt")
 
-_EDGE = 1 << 20  # bytes of a file's beginning and end that stand for what it holds
+_EDGE = 1 << 20  # bytes of a file's beginning and end that stand for its contents
 
 _OUTLINE = "outline"
 _MOST_TOLD = 5
@@ -43,9 +43,9 @@ _DIGESTS = ("schema ", "template ", "examples ", "prompt ", "model ")
 
 
 def of_files(files: tuple[str, ...]) -> dict[str, Any]:
-    """Size and digest of the edges of every file; rows are compared one by one as they are met.
+    """Size and digest of the edges of every file; rows are compared one by one when they are read.
 
-    Not the time of the last change, which a copy has not got.
+    The time of the last change does not count, since copies do not keep it.
     """
     return {f"input {name}": _of_file(name) for name in files}
 
@@ -62,9 +62,9 @@ def _of_file(name: str) -> dict[str, Any]:
 
 
 def of_schemas(schemas: Schemas) -> dict[str, Any]:
-    """Digests: of what is asked for, of what becomes of values, and of the code that says so.
+    """Digests of schemas: of their fields, of the treatment of values, and of their code.
 
-    Beside each an outline, by which `differences` tells what of it has changed.
+    Each has an outline, from which `differences` names the changes.
     """
     named = named_schemas(schemas)
     digests = {schema: _of_schema(schema) for schema in set(named.values())}
@@ -76,7 +76,7 @@ def of_schemas(schemas: Schemas) -> dict[str, Any]:
 
 
 def _outline(schema: type[Any]) -> dict[str, dict[str, str]]:
-    """The declaration of every field, in words."""
+    """The declaration of every field, as texts."""
     return {
         attribute.name: {
             part.name: _plain(getattr(attribute, part.name))
@@ -101,12 +101,12 @@ def _of_schema(schema: type[Any]) -> str:
     for base in _classes(schema):
         if base.__module__.partition(".")[0] not in ("builtins", "pydantic", "schemax", "typing"):
             said.append(_source(base))  # validators are code
-    # Objects without a text of their own show their address, which changes with every process.
+    # Objects without a text of their own show their address, which differs between processes.
     return digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(said)))
 
 
 def _classes(schema: type[Any]) -> Iterator[type]:
-    """The class, its bases, and those of the models in it."""
+    """Yields a class, its bases, and the classes and bases of nested models."""
     found, waiting = [], [schema]
     while waiting:
         model = waiting.pop()
@@ -126,7 +126,7 @@ def _source(item: type) -> str:
 
 def of_settings(config: DecodingConfig, calibration: Calibration) -> dict[str, Any]:
     found = {f"decoding {key}": value for key, value in asdict(config).items()}
-    # Rows do not depend on it, and a run that ran out of memory must be able to go on with less.
+    # Rows do not depend on batch_size, and a run that ran out of memory must resume with less.
     del found["decoding batch_size"]
     decisive = ("temperature", "bias", "min_probability", "null_penalty")  # the others only warn
     return found | {f"calibration {key}": getattr(calibration, key) for key in decisive}
@@ -140,26 +140,25 @@ def of_prompt(format: str | OutputFormat, template: TemplateLike) -> tuple[str, 
 
 
 def of_examples(examples: FewShotExamples | None) -> str | None:
-    """A digest of what the prompt shows, wherever it came from."""
+    """A digest of the examples in prompts, whatever their source."""
     if examples is None:
         return None
     return digest(json.dumps(to_jsonable_python(examples, fallback=str), sort_keys=True))
 
 
 def of_prompt_file(prompt: PromptFile) -> str:
-    """A digest of its demonstrations; what else a prompt file decides is known by itself."""
+    """A digest of a prompt file's demonstrations; its other settings are known by themselves."""
     return digest(repr([asdict(one) for one in prompt.demonstrations]))
 
 
 def of_model(name: str | Path, loaded: Any) -> str:
     """The commit of a model of the Hub, else a digest of its folder's files.
 
-    Of an adapter, with that of the model that it is for. Without the calibration, which has
-    differences of its own.
-    loaded: the model of transformers, whose configuration knows the commit.
+    An adapter includes its base model. The calibration is left out, since it is compared by itself.
+    loaded: the model of transformers, whose configuration has the commit.
     """
     folder = Path(name)
-    if folder.is_file():  # of a GGUF file's folder only what is read with it
+    if folder.is_file():  # a GGUF file: only the files beside it that are read with it
         beside = [folder.parent / file for file in ("prompt.jinja", TRAINED)]
         files = [folder, *filter(Path.is_file, beside)]
         return digest("\n".join(map(_digest_of_file, files)))
@@ -180,9 +179,9 @@ def of_model(name: str | Path, loaded: Any) -> str:
 
 
 def of_weights(model: Any, tokenizer: Any, eos_ids: Sequence[int]) -> str:
-    """A digest of a model in memory, whatever it was loaded from, and of its tokenizer.
+    """A digest of a model in memory and its tokenizer, whatever they were loaded from.
 
-    Parameters that do not give their bytes (some quantized ones) count by name, type and shape.
+    Parameters whose bytes cannot be read (some quantized ones) count by name, type and shape.
     """
     import torch
 
@@ -196,7 +195,7 @@ def of_weights(model: Any, tokenizer: Any, eos_ids: Sequence[int]) -> str:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The changes since an unfinished run, by which it cannot go on: a phrase for each."""
+    """The changes that keep an unfinished run from being resumed, a phrase for each."""
     found = []
     for key, value in now.items():
         if key.partition(" ")[0] == _OUTLINE:
@@ -232,7 +231,7 @@ def _in_outline(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
 
 
 def digest(text: str) -> str:
-    """A digest of a text, in 32 digits."""
+    """A digest of a text in 32 digits."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

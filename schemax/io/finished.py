@@ -1,8 +1,7 @@
-"""A finished table: its rows, which are read back, and those that failed, which are done again.
+"""Finished tables: reads their rows back, and computes failed rows again.
 
-_OUT.run.json says what the table was made with, and what became of its rows. _OUT.keys holds the
-keys of its rows, in their order, behind a digest of the table, without which keys and rows might be
-of different runs.
+_OUT.run.json holds the table's settings and summary. _OUT.keys holds the keys of its rows, in their
+order, behind a digest of the table, which ties the keys to its rows.
 """
 
 from __future__ import annotations
@@ -47,18 +46,18 @@ from schemax.messages import counted, misfit_of
 _VERSION = 1
 _RECORD = ".run.json"
 
-_KEY_SIZE = 16  # bytes of a key, which `fingerprint.digest` gives in twice as many digits
+_KEY_SIZE = 16  # bytes of a key; `fingerprint.digest` has twice as many digits
 _NO_KEY = bytes(_KEY_SIZE)
 
 
 def is_table(name: str) -> bool:
-    """Tells whether a file, a local folder or a table of a lake is there."""
+    """True if a file, a local folder or a table of a lake exists."""
     return is_lake(name) or is_table_folder(name) or is_file(name)
 
 
 def tables_of(name: str) -> list[str]:
-    """The tables that a name stands for: the files that `expand` gives, or a folder in partitions,
-    beside which lies the record of its run. Raises InputError for no match."""
+    """The tables that a name matches: files of `expand`, or a folder in partitions with the record
+    of its run. Raises InputError for no match."""
     is_one = is_table_folder(name) and is_file(record_name(name))
     return [name] if is_one else expand(name)
 
@@ -72,14 +71,14 @@ def keys_name(output: str) -> str:
 
 
 def _found_record(output: str) -> str | None:
-    """The place of a record, which had no `_` in front in older versions; None without any."""
+    """The path of a record, which older versions wrote without `_` in front; None without any."""
     older = [] if is_lake(output) else [f"{output}{_RECORD}"]
     return next(filter(is_file, (record_name(output), *older)), None)
 
 
 @with_config(ConfigDict(extra="allow"))
 class _Settings(TypedDict):
-    """The settings that say which records a run has read."""
+    """The settings that decide which records a run has read."""
 
     text: list[str] | None
     id: str | None
@@ -105,13 +104,13 @@ _CHECKED = TypeAdapter(_Checked)
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """The run that has finished a table.
+    """The record of the run that has finished a table.
 
-    finished: when, in ISO 8601. settings: what its rows depend on, as the manifest of parts has it.
-    model: its folder, Hub id or server. table: its columns; None where rows have none in common.
-    category: of the only schema; rows of several tell theirs.
-    command: what was named on the command line, if it was that.
-    schemas: their JSON Schema documents, by category, of those that have one.
+    finished: the time, in ISO 8601. settings: the settings that rows depend on, as in the manifest.
+    model: its folder, Hub id or server. table: the columns; None if rows have none in common.
+    category: the only schema's; with several schemas, rows hold theirs.
+    command: the arguments of the command line, if there was one.
+    schemas: JSON Schema documents of the schemas that have one, by category.
     """
 
     summary: Summary
@@ -124,7 +123,7 @@ class RunRecord:
     finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def write(self, scratch: str | None = None) -> None:
-        """Puts the record beside the table. scratch: see `writing`."""
+        """Writes the record beside the table. scratch: see `writing`."""
         data = {"version": _VERSION, **asdict(self)}
         with writing(record_name(self.summary.output), scratch) as handle:
             handle.write(json.dumps(data, indent=1, default=str).encode() + b"\n")
@@ -133,14 +132,14 @@ class RunRecord:
 
 
 def read_run_record(output: str) -> RunRecord:
-    """The record of a table. Raises InputError for one that no run over files has made."""
+    """Reads a table's record. Raises InputError for a table that no run over files has made."""
     name = _found_record(output) or record_name(output)
     try:
         with reading(name) as handle:
             data = json.load(handle)
     except InputError as error:
         if not is_table(output):
-            with reading(output):  # which says so
+            with reading(output):  # raises if the table is missing
                 pass
         raise InputError(
             f"cannot tell how {output} was made: {error.message}; a run of schemax extract from "
@@ -159,15 +158,15 @@ def read_run_record(output: str) -> RunRecord:
 
 
 def finished_note(output: str, known: Mapping[str, Any]) -> str | None:
-    """A note for the user before a run replaces a finished table; None where there is none.
+    """A note for the user before a run replaces a finished table; None if there is no table.
 
-    known: what the rows of the run depend on, as far as it is known before a model is loaded.
+    known: the settings that rows depend on, as far as they are known before a model is loaded.
     """
     try:
         if not is_table(output) or _found_record(output) is None:
             return None
         record = read_run_record(output)
-    except InputError:  # what cannot be read is replaced
+    except InputError:  # an unreadable record is replaced
         return None
     rows = f"{counted(record.summary.rows, 'row')}, {record.summary.failed:,} failed"
     said = f"{output} is complete ({rows}, finished {record.finished})"
@@ -180,10 +179,10 @@ def finished_note(output: str, known: Mapping[str, Any]) -> str | None:
 
 
 def read_results(name: str, table: TableSchema | None) -> Generator[Row, None, None]:
-    """The rows of a file that `schemax extract` has written, in its order.
+    """Reads the rows of a file that `schemax extract` has written, in its order.
 
-    table: its columns, which JSON Lines need not have. Raises InputError for a file that cannot be
-    read, or holds no such rows.
+    table: its columns; None for JSON Lines. Raises InputError for a file that cannot be read, or
+    holds other rows.
     """
     if is_lake(name):
         raise InputError(
@@ -203,7 +202,7 @@ def read_results(name: str, table: TableSchema | None) -> Generator[Row, None, N
 def _rows_of(
     name: str, table: TableSchema | None, more: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[Row]:
-    """The rows of one file; more: values that all of its records have."""
+    """Reads the rows of one file. more: values that all of its records share."""
     for record in read_file(name):
         try:
             if isinstance(record, InputError):
@@ -219,7 +218,7 @@ def _rows_of(
 
 
 def keyed_results(output: str) -> Iterator[Row]:
-    """The rows of a finished table, each with its "key", which is None where that is not known.
+    """Yields the rows of a finished table, each with its "key"; None if it is unknown.
 
     Raises InputError for a table that no run over files has made.
     """
@@ -233,14 +232,14 @@ def add_key(keys: bytearray, key: str | None) -> None:
 
 
 def write_keys(output: str, keys: bytes, scratch: str | None = None) -> None:
-    """Keeps the keys of a finished table's rows, with a digest of the table that they belong to."""
+    """Writes the keys of a finished table's rows, with a digest of the table."""
     with writing(keys_name(output), scratch) as handle:
         handle.write(_digest_of(output) + keys)
 
 
 def _keys_of(output: str) -> Iterator[str | None]:
-    """The keys of a table's rows, without end; None where a row has none, or its key is not known,
-    as are those of a table that was replaced by other means."""
+    """Yields the keys of a table's rows, without end; None for a row without a key, and for unknown
+    keys, as of a table that was replaced by other means."""
     name = keys_name(output)
     if is_file(name) and is_table(output):
         with reading_whole(name) as handle:
@@ -264,7 +263,7 @@ def _digest_of(name: str) -> bytes:
 
 
 def _value(column: Column, record: Mapping[str, Any], around: str) -> Any:
-    """The JSON of a cell, also of tables where all is text, and structs are taken apart."""
+    """The JSON value of a cell, also of tables with texts and flattened structs alone."""
     name = f"{around}{column.name}"
     if column.type == "struct" and not column.is_list and name not in record:
         inside = f"{name}{SEPARATOR}"
@@ -285,15 +284,15 @@ _OF_TEXT: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-# Settings that must be as they were, since the rows that did not fail stay.
+# Settings that must not change, since rows that did not fail stay.
 _SAME = ("limit", "shard", "keep", "details")
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A finished table some of whose rows have failed: `failed` has their indexes.
+    """A retry of the failed rows of a finished table. failed: their indexes.
 
-    documents: inputs that are a failed row each. They may have been mended since.
+    documents: input files that are a failed row each, and may have been corrected since.
     """
 
     output: str
@@ -303,7 +302,7 @@ class Retry:
 
     @classmethod
     def of(cls, output: str) -> Retry:
-        """Raises InputError for a table that no run over files has made."""
+        """The retry of a table. Raises InputError for a table that no run over files has made."""
         record = read_run_record(output)
         rows = read_results(output, record.table)
         failed = {row["index"]: row["id"] for row in rows if row["attributes"] is None}
@@ -316,15 +315,15 @@ class Retry:
         return fingerprint.digest(",".join(map(str, sorted(self.failed))))
 
     def is_over(self, checkpoint: Checkpoint) -> bool:
-        """Tells whether kept rows are those of an earlier retry, which the table has already."""
+        """True if kept rows are of an earlier retry, which the table holds already."""
         before = checkpoint.manifest() or {}
         earlier = self.record.settings.get("retried")
         return before.get("retried") == earlier != self.digest
 
     def check(self, known: Mapping[str, Any], table: TableSchema | None) -> None:
-        """Raises InputError where new rows would not fit between the others.
+        """Raises InputError if new rows would not fit between the others.
 
-        known: what the rows of the run depend on.
+        known: the settings that the run's rows depend on.
         """
         now = {k: v for k, v in known.items() if k in _SAME or k.startswith("input ")}
         before = self.record.settings
@@ -340,6 +339,6 @@ class Retry:
             )
 
     def others(self) -> Iterator[Row]:
-        """The rows that did not fail, in order."""
+        """Yields the rows that did not fail, in order."""
         rows = keyed_results(self.output)
         return (row for row in rows if row["index"] not in self.failed)

@@ -1,4 +1,4 @@
-"""The first document of a file, or a text that is a document itself."""
+"""Reads the first document of a file, or takes a text for a document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXTS = (".txt", ".md", ".html", ".htm")
 def first_document(text: str) -> str | Mapping[str, Any]:
     """The text itself, stdin for "-", or the first document of the file that the text names.
 
-    Raises InputError for a file that is not there, cannot be read or holds no document.
+    Raises InputError for a file that is missing, cannot be read or holds no document.
     """
     if text == "-":
         return sys.stdin.read()

@@ -1,4 +1,4 @@
-"""HTML files: the text that a reader of the page would see."""
+"""Reads HTML files: the text that a reader of the page would see."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([\w.:-]{1,40})
 
 
 def decoded(data: bytes, charset: str | None = None) -> str:
-    """The text by its byte order mark, else as `charset`, else UTF-8, else Windows-1252."""
+    """Decodes text by its byte order mark, else as `charset`, else UTF-8, else Windows-1252."""
     if data.startswith(BOM_UTF8):
         return data.decode("utf-8-sig", "replace")
     if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
@@ -39,7 +39,7 @@ def decoded(data: bytes, charset: str | None = None) -> str:
 
 
 def _charset(data: bytes) -> str | None:
-    """The encoding that the page states, if Python knows it as one of texts."""
+    """The text encoding that the page states; None if Python lacks it."""
     if (found := _CHARSET.search(data, 0, 4096)) is None:
         return None
     try:
@@ -51,14 +51,14 @@ def _charset(data: bytes) -> str | None:
 
 
 def read_html(data: bytes) -> str:
-    """A line for every block and row of a table, whose cells are separated by tabs.
+    """The text of a page: a line for every block and every row of a table, tabs between cells.
 
-    Nothing is loaded, and no script runs. Nested as deep as memory goes.
+    Nothing is loaded, and no script runs. Memory alone limits the depth.
     """
     parser = optional("selectolax.lexbor", "an HTML file", "files").LexborHTMLParser
     page = parser(decoded(data, _charset(data)).replace("\0", ""))
     pieces: list[str] = []
-    cells: list[bool] = []  # those that are open: whether each is alone in its row
+    cells: list[bool] = []  # the open cells: whether each is alone in its row
     pre = 0
     node, is_end = page.root, False
     while node is not None:
@@ -102,7 +102,7 @@ def _is_unseen(node: Any, tag: str) -> bool:
 
 
 def _is_alone(cell: Any) -> bool:
-    """Tells whether a cell is the only one of its row: such tables lay a page out."""
+    """True if a cell is alone in its row, as in tables that only lay out a page."""
     return _other(cell, "prev") is None and _other(cell, "next") is None
 
 

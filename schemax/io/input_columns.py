@@ -1,4 +1,4 @@
-"""Columns of an input: some are kept beside the results, others are shown to the model or not."""
+"""Columns of an input: finds the kept ones, and warns of columns that the model is shown."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PLAIN: Mapping[type, Type] = {str: "string", bool: "boolean", int: "integer", f
 
 
 def kept_columns(source: InputFiles, keep: Sequence[str]) -> tuple[Column, ...]:
-    """The columns of a source that are kept.
+    """The kept columns of a source, with types.
 
-    As they are declared in Parquet and Arrow; text in CSV; else what all records have, which are
-    read for it. Values of several types become text, but for whole numbers among others.
+    Types are the declared ones in Parquet and Arrow, and text in CSV; for other formats all records
+    are read. Values of several types become text, except for integers among other numbers.
     """
     found: dict[str, set[Column]] = {name: set() for name in keep}
     for file in source.files if keep else ():
@@ -59,7 +59,7 @@ def _columns_of(file: str, keep: Sequence[str]) -> Iterable[Column]:
 
 
 def _kind_of(value: Any) -> Any:
-    """Its type; "long" and "longer" for whole numbers that a double, and 64 bits, do not keep."""
+    """The type of a value; "long" and "longer" for integers beyond a double, and beyond 64 bits."""
     if type(value) is not int or abs(value) <= 2**53:
         return type(value)
     return "long" if -(2**63) <= value < 2**63 else "longer"
@@ -78,7 +78,7 @@ logger = logging.getLogger(__name__)
 
 
 def column_notes(there: Iterable[str], shown: Shown, schemas: Schemas) -> Iterator[str]:
-    """Columns that the model is shown because none is named; and categories that select nothing.
+    """Yields notes: on columns shown because none is named, and on categories that select nothing.
 
     there: the columns of the input, as far as they are known.
     """
@@ -111,10 +111,9 @@ def checked_frame(
     keep: Sequence[str] | None,
     what: str = "the frame",
 ) -> tuple[list[str], TableSchema]:
-    """The columns of a frame that are kept (None: all), and the table of results beside them.
+    """(the kept columns of a frame, the table of results). keep: None keeps all.
 
-    Logs notes on the columns that are there. Raises InputError for columns that are named in vain
-    or twice.
+    Logs notes on the columns. Raises InputError for named columns that are missing or repeated.
     """
     check_details(details)
     table = TableSchema.of(schemas, details=details)

@@ -1,4 +1,4 @@
-"""Files in, a file out: the job of `schemax extract`."""
+"""`Job`: a run of `schemax extract`, from files to a file."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Place: TypeAlias = str | os.PathLike[str]
 """A path, or an address such as s3://bucket/key."""
 
 IfComplete = Literal["skip", "error", "replace"]
-"""The fate of a run whose output is complete already."""
+"""The treatment of an output that is complete already."""
 
 logger = logging.getLogger(__name__)
 
@@ -65,10 +65,10 @@ def source_of(
     shard: Shard | None = None,
     keep: tuple[str, ...] = (),
 ) -> InputFiles:
-    """The records of some files. Raises InputError, also for columns that the options name in vain.
+    """The records of files. Raises InputError, also for columns in the options that are missing.
 
-    options: those of `Extractor.stream`; keep: columns that are needed beside those. Every key in
-    `text` must be in one of the files, and every file must have one of them.
+    options: those of `Extractor.stream`; keep: further columns. Every key in `text` must be in one
+    of the files, and every file must have one of the keys.
     """
     shown, category = Shown.of_options(options), options.get("category")
     named = [[] if shown.id == "id" else [shown.id], shown.text, [category] if category else []]
@@ -81,7 +81,7 @@ def source_of(
 
 
 def is_resumable(source: InputFiles, output: str) -> bool:
-    """Tells whether a run from there to here can be stopped and go on."""
+    """True if a run from the source to the output can be resumed."""
     whole = is_replaceable(output) or is_table_folder(output)
     return output != STANDARD and not source.is_stdin and whole
 
@@ -90,14 +90,13 @@ def is_resumable(source: InputFiles, output: str) -> bool:
 class Job:
     """A call of `extract_files`, as data.
 
-    backend: what computes the rows of a run that can go on; others compute them in this process.
-    retry: a finished table whose failed rows are done again; else all rows are done.
-    layout: how a folder of Parquet, or a new Delta table, is divided; None for one file.
-    if_complete, reuse: as `extract_files` takes them.
-    command: what was named on the command line, to be recorded.
-    on_resume: is called with the number of rows that an earlier run has finished, and their place.
-    on_finished: is called with a note before a run that replaces a finished table, whose rows it
-        computes again.
+    backend: computes the rows of a resumable run; other runs compute rows in this process.
+    retry: a finished table whose failed rows are computed again; None computes all rows.
+    layout: the division of a folder of Parquet, or of a new Delta table; None for one file.
+    if_complete, reuse: as of `extract_files`.
+    command: the arguments of the command line, for the record.
+    on_resume: called with the number of rows that an earlier run has finished, and their place.
+    on_finished: called with a note before a run that replaces a finished table.
     """
 
     task: Task
@@ -117,7 +116,7 @@ class Job:
     show_progress: bool = False
 
     def run(self) -> Summary:
-        """Raises what `extract_files` raises."""
+        """Runs the job. Raises as `extract_files` does."""
         tally = Tally()
         table = self._checked_table()
         if self.retry is not None and not self.retry.failed and self.retry.output == self.output:
@@ -133,11 +132,11 @@ class Job:
         return tally.summary(self.source.files, self.output)
 
     def _checked_table(self) -> TableSchema | None:
-        """The columns of the output; None for stdout, and for JSON Lines of rows that have none in
+        """The columns of the output; None for stdout, and for JSON Lines whose rows have none in
         common.
 
-        Raises InputError for options that do not go with the output, for an output that is an
-        input, and for a folder or a table that rows with these columns do not fit.
+        Raises InputError for options that do not fit the output, for an output that is an input,
+        and for a folder or a table that rows with these columns do not fit.
         """
         output, layout = self.output, self.layout
         if output == STANDARD:
@@ -173,7 +172,7 @@ class Job:
         return table
 
     def _in_order(self, written: _Written, tally: Tally) -> None:
-        """Writes rows as soon as all before them are there; leaves nothing to go on with."""
+        """Writes rows as soon as all rows before them are done; cannot be resumed."""
         task = self.task
         with (
             written() as writer,
@@ -185,7 +184,7 @@ class Job:
                 tally.add_row(row)
 
     def _in_parts(self, written: _Written, tally: Tally, table: TableSchema | None) -> Summary:
-        """Keeps rows as they finish, in parts, which become the output in the end."""
+        """Keeps rows in parts as they finish; the parts become the output in the end."""
         source, overwrite, retry, output = self.source, self.overwrite, self.retry, self.output
         layout = {} if self.layout is None else self.layout.settings()
         if not is_lake(output):
@@ -255,7 +254,7 @@ class Job:
                     summary = tally.summary(source.files, output, gone)
                     parts = sorted(checkpoint.finished().items())
                     settings["records"] = digest_of_all(part for _, part in parts)
-                    # Before the table, which the rows that are kept can make once more.
+                    # Before the table, which can be made from the kept rows again.
                     self._record(summary, settings, table, checkpoint.scratch("record"))
                 if not is_lake(output):
                     write_keys(output, bytes(keys), checkpoint.scratch("keys"))
@@ -281,7 +280,7 @@ class Job:
     def _tracked(
         self, stream: Iterable[T], tally: Tally, source: InputFiles, finished: int = 0
     ) -> Iterable[T]:
-        """The stream with progress, and the clock set; finished: rows that are done already."""
+        """The stream with progress; starts the clock. finished: rows that are done already."""
         total = source.count() if self.show_progress else None
         tally.start()
         if not self.show_progress:
@@ -297,7 +296,7 @@ class Job:
 
 @contextmanager
 def _noting(checkpoint: Checkpoint) -> Generator[None, None, None]:
-    """Notes on an error that ends the run where finished rows are."""
+    """Adds a note to an error that ends the run, which says where finished rows are."""
     try:
         yield
     except BaseException as error:

@@ -1,8 +1,8 @@
-"""Rows that need no model: repeats within a run, and rows that an earlier table has already.
+"""Rows that require no model: repeats within a run, and rows of an earlier table.
 
-A row's key is a digest of all that its values depend on: what the model sees of the record, and the
-settings of the run (schema, model, prompt, decoding). Rows with one key have the same values, in
-whichever table they are.
+A row's key is a digest of all that its values depend on: the part of the record that the model
+sees, and the settings of the run (schema, model, prompt, decoding). Rows with the same key have the
+same values in all tables.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _APART_KINDS = ("input", "outline")
 
 
 def salt_of(settings: Mapping[str, Any]) -> str:
-    """A digest of what all rows of a run depend on, out of its settings."""
+    """A digest of the settings that all rows of a run depend on."""
     decisive = {
         key: value
         for key, value in settings.items()
@@ -40,13 +40,13 @@ def salt_of(settings: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """The knowledge of a run about rows before a model reads them.
+    """The rows that a run knows before a model reads them.
 
-    salt: of the run, see `salt_of`; None where rows have no keys, since they depend on others.
-    shown: what the model sees of a record. is_mixed: whether its category names its schema.
-    earlier: a finished table, whose rows with these keys are taken.
+    salt: the run's, see `salt_of`; None if rows have no keys, since they depend on each other.
+    shown: the part of a record that the model sees. is_mixed: whether a record's category names its
+    schema. earlier: a finished table, whose rows with equal keys are taken.
 
-    It is opened where it is used, in each process by itself.
+    Each process opens the table by itself, on first use.
     """
 
     salt: str | None = None
@@ -55,7 +55,7 @@ class Known:
     earlier: str | None = None
 
     def key(self, record: Record) -> str | None:
-        """The key of a row, in 32 digits; None for a record that cannot be shown, or has no key."""
+        """The key of a row in 32 digits; None without keys, and for an unreadable record."""
         if self.salt is None or isinstance(record, InputError):
             return None
         try:
@@ -69,14 +69,14 @@ class Known:
         return digest(json.dumps([self.salt, category, text, texts]))
 
     def body(self, key: str | None) -> dict[str, Any] | None:
-        """The row of the earlier table with that key, without id and kept columns."""
+        """The row of the earlier table with a key, without id and kept columns."""
         if key is None or self.earlier is None:
             return None
         found = self._opened[0].get(key)
         return None if found is None else json.loads(str(found[0]))
 
     def was_there(self, id: object) -> bool:
-        """Tells whether the earlier table has that id; asked for all rows, before `gone`."""
+        """True if the earlier table has an id. `gone` requires that all ids were asked for."""
         key = digest(str(id))
         if id is None or self.earlier is None or self._opened[1].get(key) is None:
             return False
@@ -84,7 +84,7 @@ class Known:
         return True
 
     def gone(self) -> int:
-        """The number of ids of the earlier table that nobody has asked for."""
+        """The number of ids of the earlier table that were not asked for."""
         return 0 if self.earlier is None else self._opened[1].unset()
 
     @cached_property
@@ -101,14 +101,14 @@ class Known:
 
 
 def body_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a row that rows with one key have in common."""
+    """The part of a row that rows with the same key share."""
     return {name: value for name, value in row.items() if name not in _BESIDE}
 
 
 def check_earlier(earlier: str, output: str) -> str | None:
-    """The table whose rows a run takes; None where that is OUTPUT, which is still to be made.
+    """The table whose rows a run takes; None if it is OUTPUT and does not exist yet.
 
-    Raises InputError for what no run over files has made, and for a file of another format.
+    Raises InputError for a table that no run over files has made, and for another format.
     """
     if earlier == output and not is_table(output):
         return None

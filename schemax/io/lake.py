@@ -1,7 +1,7 @@
-"""Tables that keep versions of themselves: Delta Lake and Iceberg. Rows are added in one commit.
+"""Adds rows to tables of Delta Lake and Iceberg, in one commit.
 
-A commit says which run has made it, so that a run that was killed behind its commit and goes on
-does not add its rows again.
+A commit names its run, so that a run that was killed behind its commit and is resumed does not add
+its rows again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _RUN = "schemax.run"
 
 
 def is_lake(name: str) -> bool:
-    """Tells whether a place is a table of Delta Lake or of Iceberg."""
+    """True if a place is a table of Delta Lake or of Iceberg."""
     return name.startswith(ICEBERG) or is_delta(name)
 
 
 def is_delta(name: str) -> bool:
-    """Tells whether a place is a Delta table, or by its suffix is to become one."""
+    """True if a place is a Delta table, or by its suffix becomes one."""
     if name.rstrip("/").endswith(".delta"):
         return True
     return not is_remote(name) and (local_path(name) / "_delta_log").is_dir()
@@ -60,7 +60,7 @@ class DeltaTable:
         )
 
     def files(self) -> list[str]:
-        """The Parquet files of the table as it is now. Raises InputError if these are not all."""
+        """The table's current Parquet files. Raises InputError if they do not hold all its data."""
         table = self.table()
         if table is None:
             raise InputError(f"cannot read {self.name}: it is no Delta table")
@@ -75,7 +75,7 @@ class DeltaTable:
 
 
 class IcebergTable:
-    """A table of a catalogue that PyIceberg's own settings name: iceberg://CATALOG/NAME.TABLE."""
+    """A table of a catalogue in PyIceberg's own settings: iceberg://CATALOG/NAME.TABLE."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -104,13 +104,13 @@ class IcebergTable:
 
 
 def lake_table(name: str) -> DeltaTable | IcebergTable:
-    """Raises InputError without the package, and for what cannot be reached."""
+    """The table of a name. Raises InputError without the package, and if it cannot be reached."""
     with _told(name):
         return DeltaTable(name) if is_delta(name) else IcebergTable(name)
 
 
 def check_lake(name: str, columns: Sequence[Column], by: Sequence[str]) -> None:
-    """Raises InputError where rows with these columns cannot be added."""
+    """Raises InputError if rows with these columns cannot be added."""
     table = lake_table(name)
     if by and isinstance(table, IcebergTable):
         raise InputError(f"cannot partition {name}: make the table with its partitions first")
@@ -131,9 +131,9 @@ def check_lake(name: str, columns: Sequence[Column], by: Sequence[str]) -> None:
 def adding(
     name: str, columns: Sequence[Column], run: str, by: Sequence[str]
 ) -> Generator[BinaryIO, None, None]:
-    """A file for rows in Arrow's file format, which are added in one commit when all is written.
+    """Yields a file for rows in Arrow's file format, and adds them in one commit in the end.
 
-    run: what adds them; a run that has done so before adds nothing.
+    run: the run's name; a run that has added its rows before adds nothing.
     """
     pyarrow, ipc = optional("pyarrow", "a table"), optional("pyarrow.ipc", "a table")
     with tempfile.TemporaryFile() as handle:
@@ -152,7 +152,7 @@ def adding(
 
 @contextmanager
 def _told(name: str) -> Iterator[None]:
-    """Errors of the packages as one that names the table."""
+    """Turns errors of the packages into one that names the table."""
     try:
         yield
     except InputError:

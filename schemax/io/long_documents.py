@@ -1,4 +1,4 @@
-"""Documents that a model's context does not hold: cut, or read chunk by chunk."""
+"""Cuts documents that exceed a model's context, or reads them chunk by chunk."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from schemax.results import Extraction, FieldError, build
 TooLong = Literal["error", "truncate", "chunk"]
 
 Fits: TypeAlias = Callable[[str, str], bool]
-"""Tells whether a document (category, text) fits, with its instruction, keys and budgets."""
+"""(category, text) of a document -> whether it fits, with its instruction, keys and budgets."""
 
-# The share of a chunk that the next one repeats, so that a value at the seam is whole in one.
+# The share of a chunk that the next one repeats, so that one of them holds a value at the seam.
 _OVERLAP = 0.1
-# Characters that the end of a chunk moves back at most, to stand between words.
+# The most characters by which the end of a chunk moves back to the end of a word.
 _WORD = 40
 
 
 @dataclass(slots=True)
 class _Row:
-    """A record on its way: how many chunks are out, and what has come back of them."""
+    """A record under way: the number of its chunks, and their extractions so far."""
 
     index: int
     record: Record
@@ -51,11 +51,11 @@ def fitted(
 ) -> Extract:
     """An `extract` that also takes records that are too long.
 
-    truncate: they lose the end of their longest text; `errors` say how much is left.
-    chunk: they are read in chunks of their longest text, and every field is taken, with all that
-        was decoded for it, from the chunk that states it with the highest confidence, of lists
-        from the one that states most; spans are offsets into the whole text.
-    compiled: by category; of one schema, under "".
+    mode: "truncate" drops the end of their longest text; `errors` say how much is left. "chunk"
+        reads their longest text in chunks, and takes every field, with all that was decoded for
+        it, from the chunk that states it with the highest confidence, lists from the chunk that
+        states most items; spans are offsets into the whole text.
+    compiled: by category; a single schema under "".
     """
     shaper = _Shaper(compiled, fits, shown, mode)
 
@@ -93,7 +93,7 @@ class _Shaper:
         return ""
 
     def chunks(self, record: Record) -> list[Record]:
-        """The record itself, if it fits or cannot be shown; else what is read in its place."""
+        """The record itself, if it fits or cannot be shown; else the records read in its place."""
         try:
             text, texts = shown_text(record, self.shown)
         except ValueError:
@@ -171,7 +171,7 @@ def _rank(
     # A default may stand in the place of a value.
     null = format.escape(None).strip()
     stated = stated and slot is not None and not slot.left_out and slot.raw.strip() != null
-    # In two phases an error may be one item's, and is no reason to drop the others.
+    # An error in a list of two phases may be of one item, and must not drop the others.
     if not attribute.two_phase:
         stated = stated and all(error.field != attribute.name for error in item.errors)
     size = len(result.value) if isinstance(result.value, (list, tuple, set, frozenset)) else 0
@@ -181,7 +181,7 @@ def _rank(
 def compiled_schemas(
     extractor: Extractor, schemas: Schemas, options: Options
 ) -> dict[str, CompiledSchema]:
-    """The schemas that a stream compiles, by category, or under ""; raises what it raises."""
+    """The schemas that a stream compiles, by category, or under "". Raises as the stream does."""
     examples = extractor.chosen_examples(schemas, options)
     shots = shown_examples(schemas, {**options, "examples": examples})
     return {
@@ -208,7 +208,7 @@ def shown_examples(schemas: Schemas, options: Mapping[str, Any]) -> dict[str, li
 
 
 def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:
-    """Asks the model; tokenizes only texts that could be too long."""
+    """A function that tells whether a text fits; tokenizes only texts that could be too long."""
     from schemax.runtime.requests import new_request
 
     def fits(category: str, text: str) -> bool:
@@ -216,13 +216,13 @@ def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:
         bound = model.max_positions
         if schema is None:
             return True
-        # A token holds a byte at least; only examples by likeness differ from text to text.
+        # A token has at least one byte; only nearest examples differ from text to text.
         is_short = bound is not None and len(text) * 4 + room[category] <= bound
         if is_short and schema.nearest is None:
             return True
         try:
             (prompt,) = schema.encode([text])
-        except InputError:  # which the row says, once it is read as it is
+        except InputError:  # extraction raises it again, for the row
             return True
         return model.misfit(new_request(prompt, schema.stop, schema.decoding)) is None
 

@@ -1,4 +1,4 @@
-"""Finished tables of shards, put together to the table of one run."""
+"""Merges the finished tables of shards into the table of one run."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from schemax.io.summary import COSTS, Summary, Tally
 from schemax.io.writers import check_target, open_writer
 from schemax.messages import some_of
 
-_OWN = ("shard", "records")  # what tables of one run need not have in common
+_OWN = ("shard", "records")  # settings in which tables of one run may differ
 
 
 def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
-    """Puts the tables of all shards of a run together, in the order of the input.
+    """Merges the tables of all shards of a run, in the order of the input.
 
-    tables: what runs with `shard` have written; paths, addresses and patterns. They stay.
+    tables: paths, addresses and patterns of tables that runs with `shard` have written. They stay.
     output: a file of the same format, with a record of its own, as if one run had written it.
 
-    In bounded memory; OUTPUT gets its name when it is whole. Returns the summary of all rows, with
-    the costs of all runs.
+    Runs in bounded memory; OUTPUT gets its name when it is complete. Returns the summary of all
+    rows, with the costs of all runs.
 
     Raises InputError for tables that were made differently, that no run has made, or that are not
     all shards of one run, each once.
@@ -72,9 +72,9 @@ def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
 
 
 def common_record(records: Mapping[str, RunRecord]) -> RunRecord:
-    """The record of tables that were made the same way, with the costs of all.
+    """The common record of tables that were made the same way, with the costs of all.
 
-    records: by table. Raises InputError for tables that differ, and says by what.
+    records: by table. Raises InputError, naming the difference, for tables that differ.
     """
     (first, record), *others = records.items()
     summary = record.summary
@@ -93,7 +93,7 @@ def _shared(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_all(records: Mapping[str, RunRecord]) -> None:
-    """Raises InputError for shards that are missing, or there twice."""
+    """Raises InputError for shards that are missing or repeated."""
     shards = [Shard.parse(one.settings["shard"]) for one in records.values()]
     wanted = [Shard(number, shards[0].count) for number in range(shards[0].count)]
     if missing := [str(one) for one in wanted if one not in shards]:

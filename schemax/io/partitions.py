@@ -1,10 +1,10 @@
-"""A table as a folder of Parquet files, a folder in it for each value of some columns.
+"""Tables as folders of Parquet files, with a folder for each value of some columns.
 
     televisions/category=Shoes/part-0.parquet
     televisions/category=__HIVE_DEFAULT_PARTITION__/part-0.parquet     null, and an empty text
 
-The columns stand in the names of folders alone, where readers (pyarrow, DuckDB, pandas, polars,
-Spark) look for them. The whole folder is made beside its place, and put there in one step.
+Names of folders alone hold these columns, where readers (pyarrow, DuckDB, pandas, polars, Spark)
+look for them. The whole folder is made beside its place, and put there in one step.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{}\\[\\]^]")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The division of a table: by the values of some columns, and files of so many rows."""
+    """The division of a table: by the values of some columns, and by a number of rows per file."""
 
     by: tuple[str, ...]
     rows_per_file: int = ROWS_PER_FILE
@@ -48,7 +48,7 @@ class Layout:
         return {"partition by": list(self.by), "rows per file": self.rows_per_file}
 
     def check(self, columns: Sequence[Column], own: Sequence[Column]) -> None:
-        """Raises InputError for columns that there are not, or whose values name no folder."""
+        """Raises InputError for missing columns, and for columns that cannot name folders."""
         there = {column.name: column for column in columns}
         for name in self.by:
             if name not in there:
@@ -85,19 +85,19 @@ def _text(value: Any) -> str:
 
 
 def values_in(path: str) -> dict[str, str | None]:
-    """The values that a path below the table's folder tells, as texts."""
+    """The values in a path below the table's folder, as texts."""
     pairs = (part.partition("=") for part in path.split("/")[:-1])
     return {unquote(key): None if text == NULL else unquote(text) for key, _, text in pairs}
 
 
 def kept_for(by: Sequence[str], keep: Sequence[str], schemas: Schemas) -> tuple[str, ...]:
-    """Columns of the input that are kept: those named, and those that a table is divided by."""
+    """Columns of the input to keep: the named ones, and the ones that a table is divided by."""
     fields = {column.name for column in columns_of(schemas)} | {"id", "index"}
     return tuple(dict.fromkeys((*keep, *(name for name in by if name not in fields))))
 
 
 def check_place(name: str) -> None:
-    """Raises InputError if no folder can be made there, or what is there was not made by a run."""
+    """Raises InputError if no folder can be made, or no run has made the existing one."""
     if is_remote(name):
         raise InputError(
             f"cannot write {name}: a folder of partitions is put in place in one step, "
@@ -126,13 +126,13 @@ def _is_own(path: Path) -> bool:
 
 
 def _beside(name: str) -> tuple[Path, Path]:
-    """The places where a new folder is made, and where the old one waits for it."""
+    """The paths where a new folder is made, and where the old one waits for it."""
     target = str(local_path(name))
     return Path(sidecar(target, ".new")), Path(sidecar(target, ".old"))
 
 
 def restore(name: str) -> None:
-    """Puts back what a kill between two renames has left beside its place."""
+    """Puts a folder back that a kill between two renames has left beside its place."""
     path, (_, old) = local_path(name), _beside(name)
     if old.is_dir() and not path.exists():
         os.rename(old, path)
@@ -140,7 +140,7 @@ def restore(name: str) -> None:
 
 @contextmanager
 def replacing(name: str) -> Generator[Path, None, None]:
-    """A new folder, which takes the place of what is there when all is written."""
+    """Yields a new folder, which replaces the old one in the end."""
     path, (new, old) = local_path(name), _beside(name)
     for left in (new, old):
         shutil.rmtree(left, ignore_errors=True)
@@ -163,7 +163,7 @@ def replacing(name: str) -> Generator[Path, None, None]:
 
 
 class Sorted:
-    """Rows by the folder that they belong to, in the order of the input; on the disk."""
+    """Sorts rows by folder, in the order of the input, on the disk."""
 
     def __init__(self, table: TableSchema, layout: Layout) -> None:
         self._table, self._layout, self._rows = table, layout, Shelf()
@@ -175,7 +175,7 @@ class Sorted:
     def close(self) -> None: ...
 
     def files(self) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
-        """(path of a file, its rows)."""
+        """Yields (path of a file, its rows)."""
         size = self._layout.rows_per_file
         for path, found in groupby(self._rows.items(), lambda item: item[0][:-9]):
             numbered = groupby(enumerate(found), lambda pair: pair[0] // size)
@@ -186,7 +186,7 @@ class Sorted:
 
 @contextmanager
 def created(folder: Path, file: str) -> Iterator[Any]:
-    """A file of a table, with the folders that it lies in. Raises InputError for too long names."""
+    """Creates a file of a table, and its folders. Raises InputError for too long names."""
     path = folder / file
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -202,7 +202,7 @@ def created(folder: Path, file: str) -> Iterator[Any]:
 
 
 def in_order(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rows in the order of their indexes."""
+    """Yields rows in the order of their indexes."""
     shelf = Shelf()
     for row in rows:
         shelf.put(int(row["index"]).to_bytes(8, "big"), dumps(row))
@@ -211,7 +211,7 @@ def in_order(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def layout_of(by: Sequence[str], rows_per_file: int | None) -> Layout | None:
-    """Raises ValueError for numbers of rows that are none, and for a column named twice."""
+    """The layout, if any. Raises ValueError for rows below 1, and for a column named twice."""
     if not by:
         if rows_per_file is not None:
             raise ValueError("rows_per_file requires partition_by")

@@ -1,4 +1,4 @@
-"""PDF files: their text with the place of every character, and their pages as images."""
+"""Reads PDF files: text with the place of every character, and pages as images."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 MOST_PAGES = 10_000
 
-_FAR = 1 << 20  # pixels of a page's sides where its coordinates are asked for
-_HYPHEN = 2  # what PDFium puts in the place of one that ends a line, and of the line's end
+_FAR = 1 << 20  # pixels of a page's sides in conversions of coordinates
+_HYPHEN = 2  # PDFium's code in the place of a hyphen at the end of a line, and of the line's end
 _PASSWORD = 4  # FPDF_ERR_PASSWORD
 _LOCK = threading.Lock()  # PDFium may be called by one thread at a time
 
@@ -33,7 +33,7 @@ def _pdfium() -> Any:
 
 @contextmanager
 def _opened(data: bytes) -> Iterator[Any]:
-    """A document of PDFium, for this thread alone. Raises ValueError for an unreadable one."""
+    """Opens a document in PDFium, for this thread alone. Raises ValueError if it is unreadable."""
     pdfium = _pdfium()
     with _LOCK:
         try:
@@ -89,7 +89,7 @@ def read_pdf(data: bytes, name: str) -> FileText:
 
 
 def _page_text(document: Any, number: int, boxes: array[float]) -> str:
-    """The text of a page; the places of its characters are put behind `boxes`."""
+    """The text of a page; appends the places of its characters to `boxes`."""
     pdfium = _pdfium()
     raw = pdfium.raw
     try:
@@ -106,7 +106,7 @@ def _page_text(document: Any, number: int, boxes: array[float]) -> str:
                 if not piece:
                     continue
                 box = (0.0, 0.0, 0.0, 0.0)
-                # As high as its font, so that a comma is as high as the digits beside it.
+                # Boxes as high as the font, so that a comma is as high as the digits beside it.
                 if not piece.isspace() and raw.FPDFText_GetLooseCharBox(letters.raw, at, place):
                     box = to_page(place.left, place.top, place.right, place.bottom)
                 boxes.extend(box * len(piece))
@@ -117,14 +117,14 @@ def _page_text(document: Any, number: int, boxes: array[float]) -> str:
 
 
 def _draw_notes(document: Any, number: int, raw: Any) -> None:
-    """Makes form fields and annotations of a page a part of what the page shows."""
+    """Draws form fields and annotations into the contents of a page."""
     with closing(document[number]) as page:
         if raw.FPDFPage_GetAnnotCount(page.raw):
             raw.FPDFPage_Flatten(page.raw, raw.FLAT_NORMALDISPLAY)
 
 
 def _letters(codes: list[int], at: int, code: int) -> str:
-    """The text of a character of PDFium; nothing for a code that stands for none."""
+    """The text of a character of PDFium; "" for a code without a character."""
     if code == _HYPHEN:
         around = [chr(one) for one in codes[max(0, at - 1) : at + 2 : 2]]
         is_word = len(around) == 2 and all(one.islower() for one in around)
@@ -137,7 +137,7 @@ def _letters(codes: list[int], at: int, code: int) -> str:
 
 
 def _coordinates(page: Any, raw: Any) -> Callable[..., Box]:
-    """From the page's own coordinates to points from its top left corner, as it is shown."""
+    """A function from a page's own coordinates to points from its top left corner, as shown."""
     width, height = page.get_size()
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -150,7 +150,7 @@ def _coordinates(page: Any, raw: Any) -> Callable[..., Box]:
     by_y = [(up[i] - origin[i]) / 100 for i in (0, 1)]
 
     def box(left: float, top: float, right: float, bottom: float) -> Box:
-        # Pages are turned by right angles alone, so that two corners say all.
+        # Pages are turned by right angles alone, so two corners suffice.
         corners = (left, top), (right, bottom)
         (x, other_x), (y, other_y) = (
             [origin[side] + a * by_x[side] + b * by_y[side] for a, b in corners] for side in (0, 1)

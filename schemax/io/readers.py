@@ -1,7 +1,7 @@
-"""Records of files, in JSON Lines or by the readers of other formats: row by row, whatever size.
+"""Reads records of files row by row: JSON Lines, and other formats by their readers.
 
-A row that cannot be read is an InputError in its place, so that order and count hold. A file that
-breaks in the middle raises InputError: what follows is not known.
+An InputError takes the place of a row that cannot be read, so that order and count hold. A file
+that breaks in the middle raises InputError, since its further rows are unknown.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ARROW = (".arrow", ".feather")
 CSV = (".csv", ".tsv")
 JSON = (".jsonl", ".ndjson", ".json")
 
-# Suffixes of other formats; any suffix that is not known is one of JSON Lines.
+# Suffixes of formats that cannot be read; any unknown suffix means JSON Lines.
 _FOREIGN = (
     *(".7z", ".avro", ".bz2", ".db", ".gz", ".ipc", ".ods", ".orc"),
     *(".sqlite", ".tar", ".xls", ".xml", ".xz", ".zip", ".zst"),
@@ -49,14 +49,14 @@ _FOREIGN = (
 
 _USE = "use CSV, Parquet, Arrow, Excel (.xlsx) or JSON Lines"
 
-# Errors of readers about bytes. Most of pyarrow's are ValueErrors; others say that it knows no such
-# type, or that there is no memory for so long a cell.
+# Errors of readers for broken bytes. Most of pyarrow's are ValueErrors; others report an unknown
+# type, or too little memory for a cell.
 _BROKEN = (
     *(OSError, EOFError, ValueError, NotImplementedError, MemoryError),
     *(zlib.error, csv.Error),
 )
 
-# Records of JSON Lines that tell what a file's keys are.
+# Records of JSON Lines that are read to find a file's keys.
 _LOOKED_AT = 1000
 
 Reader: TypeAlias = Callable[[BinaryIO, str, Sequence[str] | None], Iterator[Record]]
@@ -64,7 +64,7 @@ Reader: TypeAlias = Callable[[BinaryIO, str, Sequence[str] | None], Iterator[Rec
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A part of the input, of `count` equal ones: the rows whose index modulo count is `number`."""
+    """One of `count` equal parts of the input: the rows whose index modulo count is `number`."""
 
     number: int = 0
     count: int = 1
@@ -89,11 +89,11 @@ class InputFiles:
     """Files that are read one after the other; rows are numbered through all of them.
 
     files: places, or "-" alone for stdin, which holds JSON Lines.
-    columns: those that are needed, where a format can leave others unread; None for all.
-    limit: the first so many rows of all files; the shard is taken of these.
-    only: the rows with these indexes alone; None for all.
-    there: the columns that the files have, of JSON Lines the keys of their first 1,000 records;
-        empty where nothing is known of them.
+    columns: columns to read, in formats that can leave others unread; None for all.
+    limit: the number of first rows, of all files, that are read; the shard is taken of these.
+    only: the indexes of the rows to read; None for all.
+    there: the columns of the files, for JSON Lines the keys of their first 1,000 records; empty if
+        unknown.
     """
 
     files: tuple[str, ...]
@@ -112,10 +112,11 @@ class InputFiles:
         shard: Shard | None = None,
         required: Sequence[Sequence[str]] = (),
     ) -> InputFiles:
-        """Resolves wildcards.
+        """Finds the files of names and wildcards.
 
-        required: groups of columns; where a file has columns, it must have one of each group.
-        Raises InputError for what matches nothing, cannot be opened, or lacks columns.
+        required: groups of columns; a file with columns must have one of each group.
+        Raises InputError for a name that matches nothing, and for a file that cannot be opened or
+        lacks columns.
         """
         files = tuple(file for name in names for file in _files_of(name))
         if not files:
@@ -132,11 +133,11 @@ class InputFiles:
 
     @property
     def is_stdin(self) -> bool:
-        """Tells whether the source can be read only once."""
+        """True if the source can be read only once."""
         return self.files == (STANDARD,)
 
     def rows(self) -> Generator[tuple[int, Record], None, None]:
-        """(index, record) in order: of the limit, then of the shard. Raises InputError."""
+        """Yields (index, record) in order, within limit and shard. Raises InputError."""
         with closing(self._records()) as records:
             numbered = enumerate(islice(records, self.limit))
             for index, record in islice(numbered, self.shard.number, None, self.shard.count):
@@ -144,7 +145,7 @@ class InputFiles:
                     yield index, record
 
     def count(self) -> int | None:
-        """The number of rows; None where nothing less than reading all would tell."""
+        """The number of rows; None if only reading all rows would tell."""
         if self.only is not None:
             return len(self.only)
         total = 0
@@ -170,7 +171,7 @@ class InputFiles:
 
 
 def _files_of(name: str) -> list[str]:
-    """The files that a name stands for: in a folder those of known kinds, of a Delta table all."""
+    """The files of a name: in a folder, files of known kinds; of a Delta table, all files."""
     if is_delta(name) and is_folder(name):
         return DeltaTable(name).files()
     found = expand(name)
@@ -186,10 +187,10 @@ def _files_of(name: str) -> list[str]:
 
 
 def read_file(name: str, columns: Sequence[str] | None = None) -> Generator[Record, None, None]:
-    """The records of one file, by its suffix; another suffix than those known is JSON Lines.
+    """Reads the records of a file in the format of its suffix; unknown suffixes mean JSON Lines.
 
-    Raises InputError for a file that cannot be read, or not to its end; of a document, which is one
-    record, the error stands in its place.
+    Raises InputError for a file that cannot be read, or not to its end; yields the error for a
+    document, which is a single record.
     """
     if not is_document(name):
         check_format(name, "read")
@@ -204,9 +205,9 @@ def read_file(name: str, columns: Sequence[str] | None = None) -> Generator[Reco
 
 
 def columns_of(name: str) -> list[str] | None:
-    """The columns of a file; of JSON Lines, the keys of its first records. None if these have none.
+    """The columns of a file, for JSON Lines the keys of its first records; None without any.
 
-    An empty file has no columns, and no rows.
+    An empty file has no columns.
 
     Raises InputError for a file that cannot be read.
     """
@@ -230,7 +231,7 @@ def _first_keys(records: Iterator[Record]) -> list[str] | None:
     try:
         for record in islice(records, _LOOKED_AT):
             found |= dict.fromkeys(record if isinstance(record, Mapping) else ())
-    except _BROKEN:  # what stands before is still to be read
+    except _BROKEN:  # records before the break are still read later
         return None
     return list(found) or None
 
@@ -248,7 +249,7 @@ def _checked_columns(name: str, required: Sequence[Sequence[str]]) -> list[str]:
 
 @contextmanager
 def _opened(name: str, extent: str) -> Iterator[Any]:
-    """The plain bytes of a file. Raises InputError for a damaged one, also while it is read."""
+    """Opens the plain bytes of a file. Raises InputError for damage, also while it is read."""
     with reading(name) as raw:
         try:
             with decompressed(raw, suffixes(name)[1]) as handle:
@@ -261,7 +262,7 @@ def _opened(name: str, extent: str) -> Iterator[Any]:
 
 
 def count_rows(name: str) -> int | None:
-    """Rows of a file where that is cheap to know: Parquet, plain local JSON Lines, a document."""
+    """Counts rows if that is cheap: of Parquet, plain local JSON Lines, a document; else None."""
     if is_document(name):
         return 1
     suffix, compression = suffixes(name)
@@ -273,11 +274,11 @@ def count_rows(name: str) -> int | None:
                 return int(optional("pyarrow.parquet", name).read_metadata(handle).num_rows)
             return sum(1 for line in handle if line.strip())
     except (OSError, ValueError, InputError):
-        return None  # reading it will say what is wrong
+        return None  # reading it will report the error
 
 
 def decompressed(raw: BinaryIO, compression: str) -> Any:
-    """A reader of the plain bytes of a .gz or .zst file, line by line."""
+    """A reader of the plain bytes of a .gz or .zst file."""
     if compression == ".gz":
         return gzip.GzipFile(fileobj=raw, mode="rb")
     if compression == ".zst":
@@ -287,7 +288,7 @@ def decompressed(raw: BinaryIO, compression: str) -> Any:
 
 
 def check_format(name: str, verb: Literal["read", "write"]) -> None:
-    """Raises InputError for a file of a format that is none, or whose package is not there."""
+    """Raises InputError for a format that is not supported, or whose package is missing."""
     suffix, compression = suffixes(name)
     reason = None
     if compression and suffix in (*PARQUET, *ARROW, *EXCEL):

@@ -1,4 +1,4 @@
-"""Records, and JSON Lines of them."""
+"""Records, and reading them from JSON Lines."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, BinaryIO, TypeAlias
 from schemax.errors import InputError
 
 Record: TypeAlias = "Mapping[str, Any] | str | InputError"
-"""A record as readers give it; the error stands for one that could not be read."""
+"""A record, or the error in the place of a record that could not be read."""
 
 STANDARD = "-"
-"""The name that stands for stdin and stdout."""
+"""The name of stdin and stdout."""
 
 LONGEST = 16 << 20
-"""Bytes of a line of JSON Lines; characters of a row of CSV and of a cell of other tables."""
+"""The most bytes of a line of JSON Lines, and characters of a row of CSV or of another cell."""
 
 
 class Unreadable(InputError):
-    """A row of which one cell cannot be read; cells: the others, which may be kept."""
+    """A row with an unreadable cell. cells: the other cells, which may be kept."""
 
     def __init__(self, message: str, cells: Mapping[str, Any]) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class Unreadable(InputError):
 
 
 def cells_of(record: object) -> Mapping[str, Any]:
-    """The cells of a record, or of one that cannot be read as a whole."""
+    """The cells of a record, or the readable cells of an unreadable one."""
     return record.cells if isinstance(record, Unreadable) else {}
 
 
@@ -38,7 +38,7 @@ _NAMES = {list: "an array", bool: "true or false", type(None): "null"}
 
 
 def bounded_lines(handle: BinaryIO) -> Iterator[bytes | None]:
-    """Lines; None in place of one longer than LONGEST, which is never in memory as a whole."""
+    """Yields lines; None in place of a line longer than LONGEST, which is not read as a whole."""
     while line := handle.readline(LONGEST + 1):
         is_whole = len(line) <= LONGEST or line.endswith(b"\n")
         yield line if is_whole else None
@@ -48,10 +48,10 @@ def bounded_lines(handle: BinaryIO) -> Iterator[bytes | None]:
 
 
 def read_records(lines: Iterable[bytes | None]) -> Iterator[Record]:
-    """The records of a JSON Lines file: one object or string per line; blank lines are skipped.
+    """Yields the records of a JSON Lines file, an object or string per line; skips blank lines.
 
-    In place of a line that holds no record comes an InputError that names the line. Extracting
-    from it gives a failed row, so that order and count hold and the other lines are done.
+    An InputError that names the line takes the place of a line without a record. Extracting from it
+    gives a failed row, so that order and count hold.
     """
     for number, line in enumerate(lines, 1):
         if line is None:

@@ -1,4 +1,4 @@
-"""A run over files, in parts: each row is computed once, whatever stops the run in between."""
+"""Runs over files in parts that can be resumed, so that each row is computed once."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from schemax.results import Extraction
 K = TypeVar("K")
 
 PART_ROWS = 2048
-"""Rows of a part, at most: what is lost at most where open parts are not kept."""
+"""The most rows of a part, and so the most that are lost if open parts are not kept."""
 
 PART_LENGTH = 64 << 20
-"""Characters of the records of a part, as JSON; the one that exceeds them is its last."""
+"""The characters, as JSON, of a part's records; the record that exceeds them is the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A record whose row is to be computed; index: in the input; key: of its row, see `Known`."""
+    """A record whose row is still to compute. index: in the input. key: of its row, see `Known`."""
 
     index: int
     digest: str
@@ -41,7 +41,7 @@ class Pending:
     key: str | None
 
     def line(self, row: Row) -> bytes:
-        """The row as parts hold it."""
+        """The line of the row in a part."""
         return to_line(self.digest, {**row, "key": self.key})
 
 
@@ -49,8 +49,8 @@ class Pending:
 class Part:
     """Records whose rows are kept together.
 
-    digest: of all of its records, those whose rows are there already among them.
-    ready: lines of rows that need no model. pending: the others.
+    digest: of all its records, finished ones included.
+    ready: lines of rows that require no model. pending: the other records.
     """
 
     number: int
@@ -60,8 +60,8 @@ class Part:
 
 
 class Assembled(NamedTuple):
-    """A row of the output. key: see `Known`. origin: its maker, or what it was taken from: another
-    row of the run, or an earlier table."""
+    """A row of the output. key: see `Known`. origin: the source of its values: a model, another row
+    of the run, or an earlier table."""
 
     row: Row
     key: str | None
@@ -70,14 +70,13 @@ class Assembled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResumableRun:
-    """Rows of a source on their way to an output.
+    """A run from a source to an output.
 
     form: of the rows.
-    independent: whether a row is the same, whichever others it is computed with. Then all go
-        through one stream, and each is kept as it finishes; else parts are computed one by one,
-        and kept as a whole.
-    known: what is known of rows before a model reads them. A row that repeats another is kept
-        without its values, which `assemble` puts in.
+    independent: whether rows do not depend on each other. Then all go through one stream, and each
+        is kept as it finishes; else parts are computed one by one, and kept as a whole.
+    known: rows known before a model reads them. A row that repeats another is kept without values,
+        which `assemble` adds.
     """
 
     source: InputFiles
@@ -88,10 +87,10 @@ class ResumableRun:
     known: Known = field(default_factory=Known)
 
     def parts(self, finished: Mapping[int, str]) -> Generator[Part, None, None]:
-        """The parts that are not among those finished, given with their digests.
+        """Yields the parts that are not finished. finished: digests by number.
 
-        They are the same, whatever has been finished since. Raises InputError for an input that is
-        not the one of the rows that are kept.
+        The division into parts is always the same. Raises InputError for an input that differs from
+        that of the kept rows.
         """
         seen, there = Shelf(), 0
         for number, rows in self._read():
@@ -119,13 +118,13 @@ class ResumableRun:
             )
 
     def records_digest(self) -> str:
-        """The digest of all records, as they are now."""
+        """The digest of all current records."""
         return digest_of_all(
             digest_of_all(row.digest for row in rows) for _, rows in self._read() if rows
         )
 
     def _read(self) -> Iterator[tuple[int, tuple[Pending, ...]]]:
-        """The records of every part, with its number."""
+        """Yields (number, records) of every part."""
         with closing(self.source.rows()) as rows:
             for number in count():
                 if not (found := tuple(self._some(rows))):
@@ -133,7 +132,7 @@ class ResumableRun:
                 yield number, found
 
     def _some(self, rows: Iterator[tuple[int, Record]]) -> Iterator[Pending]:
-        """The records of the next part."""
+        """Yields the records of the next part."""
         length = 0
         for index, record in islice(rows, self.part_rows):
             digest_of_it, more = digest(record)
@@ -143,7 +142,7 @@ class ResumableRun:
                 break
 
     def _ready(self, row: Pending, is_repeat: bool) -> bytes | None:
-        """The line of a row that needs no model; None for one that does."""
+        """The line of a row that requires no model; None for any other row."""
         body = self.known.body(row.key)
         if body is None and not is_repeat:
             return None
@@ -153,9 +152,9 @@ class ResumableRun:
         return row.line({**first, **origin})
 
     def fill(self, extract: Extract) -> Generator[Extraction[Any], None, None]:
-        """Computes and keeps what is missing; yields it as it finishes, `index` as in the input.
+        """Computes and keeps missing rows; yields extractions as they finish, indexed as the input.
 
-        Raises InputError for an input that is not the one of the rows that are kept.
+        Raises InputError for an input that differs from that of the kept rows.
         """
         missing = self.parts(self.checkpoint.finished())
         if self.independent:
@@ -198,9 +197,9 @@ class ResumableRun:
                 opened.close()
 
     def assemble(self, writer: Writer, others: Iterable[Row] = ()) -> Iterator[Assembled]:
-        """Writes all rows, in order, and passes them on. Raises InputError if some are missing.
+        """Writes and yields all rows in order. Raises InputError if some are missing.
 
-        others: rows that were finished before, in order, with their keys, to go between them.
+        others: rows that were finished before, in order, with their keys, to merge in.
         """
         repeated = Shelf()
         for part in self.checkpoint.finished().items():
@@ -242,9 +241,9 @@ class ResumableRun:
 def compute_lines(
     extract: Extract, form: RowForm, pending: Iterable[tuple[K, Pending]]
 ) -> Generator[tuple[K, bytes, Extraction[Any]], None, None]:
-    """(key, line, extraction) of rows that parts keep, as they finish.
+    """Yields (key, line, extraction) of rows, as they finish. line: as parts hold it.
 
-    Raises ServerError for a row that another run may still read.
+    Raises ServerError for a row that failed for want of a server, so that a later run may read it.
     """
     rows = (((key, replace(row, record="")), row.index, row.record) for key, row in pending)
     with closing(compute(extract, form, rows)) as stream:

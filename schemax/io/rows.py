@@ -1,4 +1,4 @@
-"""Rows of results: what was read of a record, and what stands beside that."""
+"""Rows of results: the values of a record, and the cells beside them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Row: TypeAlias = dict[str, Any]
 """A row of results, of JSON types only."""
 
 Details: TypeAlias = bool | Literal["confidence"]
-"""The details that a row has of its fields: none (False), all (True), or their confidences."""
+"""The details of a row's fields: none (False), all (True), or confidences alone."""
 
 
 def check_details(details: Any) -> None:
@@ -34,10 +34,10 @@ def check_details(details: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RowForm:
-    """The form of a row beside id, index, attributes and errors.
+    """The form of a row, beyond id, index, attributes and errors.
 
-    keep: keys of the record that stand in it. category: the key that tells a record's schema, and
-        categories: those that have one; none where there is one schema for all.
+    keep: keys of the record that are copied to it. category: the key that selects a record's
+        schema; categories: the categories with a schema, none if one schema serves all.
     """
 
     details: Details = False
@@ -51,7 +51,7 @@ class RowForm:
         return cls(details, tuple(keep), shown.category, categories)
 
     def beside(self, record: Record) -> Row:
-        """The part of a row that stems from its record."""
+        """The part of a row that is copied from its record."""
         there = record if isinstance(record, Mapping) else cells_of(record)
         found: dict[str, Any] = {}
         if self.keep:
@@ -63,10 +63,10 @@ class RowForm:
         return found
 
     def row(self, item: Extraction[Any], beside: Mapping[str, Any]) -> tuple[Extraction[Any], Row]:
-        """The row of an extraction, and the extraction: failed, if its own serializers raise."""
+        """(the extraction, its row); the extraction fails if serializers of its schema raise."""
         try:
             row = item.to_row(details=self.details is True)
-        except Exception as error:  # a serializer's of the user's schema: costs this row only
+        except Exception as error:  # an error in the user's serializer costs this row only
             reason = f"cannot be written: {reason_of(error)}"
             item = failed(item.index, item.document_id, reason, steps=item.steps)
             row = item.to_row(details=self.details is True)
@@ -82,7 +82,7 @@ class RowForm:
 
 
 def _kept(value: Any) -> Any:
-    """The value in JSON, with words for the numbers that JSON lacks."""
+    """The JSON value of a kept cell, with words for numbers that JSON lacks."""
     if isinstance(value, float):
         return value if isfinite(value) else _NOT_FINITE[str(value)]
     if isinstance(value, bytes):
@@ -98,7 +98,7 @@ _NOT_FINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 
 
 def check_kept(keep: Sequence[str], there: Sequence[str], what: str) -> None:
-    """Raises InputError for a column to be kept that the input, if it is known, has not got."""
+    """Raises InputError for a column to keep that the input, if it is known, lacks."""
     for name in keep:
         if there and name not in there:
             near = perhaps(name, there)

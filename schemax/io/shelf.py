@@ -1,4 +1,4 @@
-"""Values by key, on the disk: what a run has to find again or to sort, however many rows it has."""
+"""Values by key on the disk, for a run to look up or sort any number of rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 class Shelf:
-    """Values by key, in a file that goes with this object; a few MiB of it are in memory."""
+    """Values by key in a temporary file, of which a few MiB are in memory."""
 
     def __init__(self) -> None:
         # Streams may read their input in another thread than the one that began them.
@@ -21,19 +21,19 @@ class Shelf:
         self._database.execute("INSERT OR REPLACE INTO shelf VALUES (?, ?)", (key, value))
 
     def add(self, key: str | bytes) -> bool:
-        """Tells whether the key is new."""
+        """Adds a key without a value; True if the key is new."""
         made = self._database.execute("INSERT OR IGNORE INTO shelf VALUES (?, NULL)", (key,))
         return made.rowcount == 1
 
     def get(self, key: str | bytes) -> tuple[str | None] | None:
-        """The value in a tuple; None where there is no such key."""
+        """The value in a tuple; None for an unknown key."""
         found: tuple[str | None] | None = self._database.execute(
             "SELECT value FROM shelf WHERE key = ?", (key,)
         ).fetchone()
         return found
 
     def items(self) -> Iterator[tuple[bytes, str]]:
-        """Keys and values, in the order of the keys."""
+        """Yields keys and values, in the order of the keys."""
         yield from self._database.execute("SELECT key, value FROM shelf ORDER BY key")
 
     def unset(self) -> int:

@@ -1,7 +1,7 @@
-"""Places of files: on a local disk, or anywhere that fsspec knows the way to.
+"""Places of files: on a local disk, or in any store that fsspec supports.
 
-A place is a path, or an address such as `s3://bucket/key`. What is written to one appears there
-whole or not at all.
+A place is a path, or an address such as `s3://bucket/key`. A written file appears whole or not at
+all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WILDCARDS = re.compile(r"[*?\[]")
 
 
 def optional(module: str, purpose: str, extra: str = EXTRA) -> Any:
-    """A module of an extra. Raises InputError, which says how to get it."""
+    """Imports a module of an extra. Raises InputError, with the command that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -41,25 +41,24 @@ def optional(module: str, purpose: str, extra: str = EXTRA) -> Any:
 
 
 def is_remote(name: str) -> bool:
-    """Tells whether the place is an address, but for file://, the rest of which is a path."""
+    """True if the place is an address, except for file://, whose rest is a path."""
     return bool(_ADDRESS.match(name)) and not name.startswith("file://")
 
 
 def local_path(name: str) -> Path:
-    """The path of a place that is not remote; links are followed, so that they stay links."""
+    """The path of a local place; links are followed, so that writing keeps them."""
     return Path(name.removeprefix("file://")).resolve()
 
 
 def place_of(name: str) -> str | Path:
-    """The place of a file, which all of its names have in common."""
+    """The place of a file, the same for all its names."""
     return name if is_remote(name) else local_path(name)
 
 
 def sidecar(name: str, suffix: str) -> str:
-    """A place beside another, of Iceberg in the working folder.
+    """A place beside another one; in the working folder for Iceberg.
 
-    Its name begins with `_`, so that readers of tables (pyarrow, Spark, DuckDB) leave it out of a
-    folder."""
+    Its name begins with `_`, so that readers of tables (pyarrow, Spark, DuckDB) skip it."""
     if name.startswith(ICEBERG):  # a name in a catalogue, which is no place
         name = name.removeprefix(ICEBERG).replace("/", ".")
     name = name.rstrip("/")
@@ -68,7 +67,7 @@ def sidecar(name: str, suffix: str) -> str:
 
 
 def is_replaceable(name: str) -> bool:
-    """Tells whether a new file can take that place, as it cannot a device's or a pipe's."""
+    """True if a new file can replace the place, False for devices and pipes."""
     return is_remote(name) or not local_path(name).exists() or local_path(name).is_file()
 
 
@@ -86,18 +85,18 @@ def filesystem(name: str) -> tuple[Any, str]:
 
 
 def is_folder(name: str) -> bool:
-    """Tells whether a path is a folder; an address is one that ends in /."""
+    """True if a path is a folder; an address is one that ends in /."""
     return name.endswith("/") if is_remote(name) else local_path(name).is_dir()
 
 
 def is_table_folder(name: str) -> bool:
-    """Tells whether a place is a local folder, which may be a table in partitions."""
+    """True if a place is a local folder, which may be a table in partitions."""
     return not is_remote(name) and is_folder(name)
 
 
 def expand(name: str) -> list[str]:
-    """The files that a name stands for, sorted: itself, what its wildcards match, or what is in it
-    and in the folders in it, without hidden files and what runs leave beside tables.
+    """The files of a name, sorted: itself, the matches of its wildcards, or the files in a folder
+    and its subfolders, without hidden files and files that runs leave beside tables.
 
     Raises InputError for no match.
     """
@@ -122,7 +121,7 @@ def expand(name: str) -> list[str]:
 
 
 def reading(name: str) -> BinaryIO:
-    """The bytes of a place. Raises InputError if the place cannot be opened, and for a pipe."""
+    """Opens a place for reading. Raises InputError if it cannot be opened, and for a pipe."""
     if not is_remote(name) and Path(name.removeprefix("file://")).is_fifo():
         raise InputError(
             f"cannot read {name}: it is a pipe, and an input is read more than once; write it into "
@@ -133,7 +132,7 @@ def reading(name: str) -> BinaryIO:
 
 @contextmanager
 def reading_whole(name: str) -> Iterator[BinaryIO]:
-    """The bytes of a place, with an InputError that names it where they cannot all be read."""
+    """Opens a place for reading. Raises InputError, naming it, if it cannot be read to the end."""
     with reading(name) as handle:
         try:
             yield handle
@@ -145,12 +144,12 @@ def reading_whole(name: str) -> Iterator[BinaryIO]:
 def writing(
     name: str, scratch: str | None = None, *, keep_partial: bool = False
 ) -> Iterator[BinaryIO]:
-    """A new file that gets its name when all is written and on the disk, else never; but for
-    devices and pipes.
+    """Yields a new file, which gets its name when all is written and on the disk, else never;
+    devices and pipes are written directly.
 
     scratch: the name until then, on the same file system; None chooses one beside the file.
-    keep_partial: whether what was written of a local file stays under that name if an error ends
-        the writing; a note on the error gives it.
+    keep_partial: whether a partly written local file stays under that name after an error, to which
+        a note adds the name.
 
     Raises InputError if the place cannot be opened.
     """
@@ -170,7 +169,7 @@ def writing(
                 os.fsync(handle.fileno())
         _rename(partial, target)
     except BaseException as error:
-        with suppress(Exception):  # the first error is the one to tell
+        with suppress(Exception):  # the first error is the one to raise
             if keep_partial and not remote and os.path.getsize(partial):
                 error.add_note(f"what was written so far is in {partial}")
             else:
@@ -180,7 +179,7 @@ def writing(
 
 
 def _opened(place: str, mode: Literal["rb", "wb"], name: str) -> BinaryIO:
-    """A handle, for local files Python's own: fsspec's wants to know the size of pipes."""
+    """Opens a place; local files by Python itself, since fsspec asks pipes for their size."""
     try:
         if not is_remote(place):
             return open(place.removeprefix("file://"), mode)
@@ -192,7 +191,7 @@ def _opened(place: str, mode: Literal["rb", "wb"], name: str) -> BinaryIO:
 
 
 def _rename(old: str, new: str) -> None:
-    """Puts a file in the place of another, whose permissions it takes over."""
+    """Replaces a file by another one, which takes over its permissions."""
     if is_remote(new):
         system, path = filesystem(old)
         system.mv(path, filesystem(new)[1])
@@ -204,20 +203,20 @@ def _rename(old: str, new: str) -> None:
 
 
 def is_file(name: str) -> bool:
-    """Tells whether a place can be read."""
+    """True if a place can be read."""
     system, path = filesystem(name)
     return bool(system.isfile(path))
 
 
 def remove_file(name: str) -> None:
-    """Removes a file, if it is there."""
+    """Removes a file, if it exists."""
     system, path = filesystem(name)
     if system.isfile(path):
         system.rm_file(path)
 
 
 def check_folder(name: str) -> None:
-    """Raises InputError if no file of that name could be made."""
+    """Raises InputError if no file can be made in the folder of a name."""
     if is_remote(name):
         filesystem(name)
         return
@@ -231,25 +230,25 @@ def check_folder(name: str) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Makes new and gone names in a folder survive a power cut."""
+    """Writes a folder's names to the disk, so that they survive a power cut."""
     if os.name == "posix":
         handle = os.open(path, os.O_RDONLY)
-        with suppress(OSError):  # some network file systems cannot, and do it by themselves
+        with suppress(OSError):  # some network file systems cannot, but sync by themselves
             os.fsync(handle)
         os.close(handle)
 
 
 def suffixes(name: str) -> tuple[str, str]:
-    """The format's and the compression's suffix, in lower case: (".jsonl", ".gz"), (".csv", "")."""
+    """(suffix of the format, of the compression) in lower case: (".jsonl", ".gz"), (".csv", "")."""
     found = [one.lower() for one in PurePosixPath(name.replace(os.sep, "/")).suffixes[-2:]]
     compression = found.pop() if found and found[-1] in (".gz", ".zst") else ""
     return (found[-1] if found else "", compression)
 
 
 class Folder:
-    """A folder of small files that appear whole or not at all; it need not be there yet.
+    """A folder of small files that appear whole or not at all; it need not exist yet.
 
-    path: on a local disk, where alone a file can grow and a lock be held; None elsewhere.
+    path: the path on a local disk, where alone files can grow and locks be held; else None.
     """
 
     def __init__(self, name: str) -> None:
@@ -263,7 +262,7 @@ class Folder:
             self._system.makedirs(self._place, exist_ok=True)
         except OSError as error:
             if isinstance(error, FileExistsError) and not os.path.isfile(self._place):
-                return  # it was there, and has just been removed: whoever opens it looks again
+                return  # it has just been removed again: opening it checks once more
             raise InputError(f"cannot write {self.name}: {error.strerror or error}") from error
         if self.path is not None:
             sync_folder(self.path.parent)
@@ -277,7 +276,7 @@ class Folder:
         return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
 
     def is_file(self, name: str) -> bool:
-        """Tells whether it is a file and no link; stores that are not local have nothing else."""
+        """True for a file that is no link; stores that are not local have files alone."""
         path = self.path and self.path / name
         return path is None or (path.is_file() and not path.is_symlink())
 
@@ -286,7 +285,7 @@ class Folder:
         return data
 
     def write(self, name: str, data: bytes) -> None:
-        """Replaces the file, which is on the disk when this returns."""
+        """Replaces a file; it is on the disk when this returns."""
         with writing(f"{self.name}/{name}", f"{self.name}/{name}.tmp") as handle:
             handle.write(data)
 
@@ -308,10 +307,10 @@ class Folder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Makes a local folder, and keeps a second run out of it while this process is in it.
+        """Makes a local folder and locks it against other runs, for as long as the context lasts.
 
-        The lock is one on the folder itself: a lock file would have to outlive the folder. Raises
-        InputError if another process holds it.
+        The folder itself is locked: a lock file would have to outlive it. Raises InputError if
+        another process holds the lock.
         """
         self.make()
         handle = None
@@ -324,7 +323,7 @@ class Folder:
                 os.close(handle)
 
     def _lock(self, path: Path) -> int | None:
-        """A handle with the lock; None if the folder was removed by its owner before."""
+        """A handle that holds the lock; None if its owner has just removed the folder."""
         import fcntl
 
         self.make()

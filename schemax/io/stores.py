@@ -1,7 +1,7 @@
-"""Errors of object stores as errors that a user can mend.
+"""Turns errors of object stores into InputError.
 
-Missing credentials, an endpoint that does not answer, a bucket that is no name: each store's
-package has classes of its own for these, which are neither OSErrors nor ours.
+For missing credentials, endpoints that do not answer and invalid names of buckets, each store's
+package raises classes of its own, which are neither OSErrors nor ours.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ANSWERS = (FileNotFoundError, FileExistsError, NotADirectoryError)
 def reaching(
     place: str, answers: tuple[type[Exception], ...] = _ANSWERS
 ) -> Generator[None, None, None]:
-    """Turns errors into an InputError that names the place; but errors that are answers."""
+    """Turns errors into an InputError that names the place. answers: errors that pass unchanged."""
     try:
         yield
     except InputError:
@@ -31,15 +31,15 @@ def reaching(
         said = str(error) or "no reason is given"
         if isinstance(error, OSError):
             said = error.strerror or said
-        elif not isinstance(error, (ImportError, ValueError)):  # which say all in their text
+        elif not isinstance(error, (ImportError, ValueError)):  # their texts suffice
             said = f"{type(error).__name__}: {said}"
         raise InputError(f"cannot reach {place}: {said}") from error
 
 
 class _Reached:
-    """An object of fsspec whose methods raise InputErrors, and answers.
+    """An object of fsspec whose methods raise InputError, except for `answers`.
 
-    place: an address, for messages. answers: errors that whoever calls can tell apart.
+    place: an address, for messages. answers: errors that the caller distinguishes.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class Store(_Reached):
     """A file system of fsspec."""
 
     def open(self, path: str, mode: Literal["rb", "wb"] = "rb") -> BinaryIO:
-        """A handle with a buffer of Python's, since fsspec's has no lines of bounded length."""
-        answers = (OSError,) if mode == "rb" else _ANSWERS  # a reader says how far it came
+        """Opens a file with Python's buffer, since fsspec's cannot bound the length of lines."""
+        answers = (OSError,) if mode == "rb" else _ANSWERS  # readers report how far they came
         with reaching(self._place):
             raw: Any = _Reached(self._inner.open(path, mode), self._place, answers)
         return cast(BinaryIO, (io.BufferedReader if mode == "rb" else io.BufferedWriter)(raw))

@@ -1,4 +1,4 @@
-"""The stream over all rows of a run, in bounded memory: no row holds back too many others."""
+"""Streams all rows of a run in bounded memory, in which no row holds back too many others."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from schemax.results import Extraction
 K = TypeVar("K")
 
 Extract: TypeAlias = Callable[[Iterable[Record]], Iterator[Extraction[Any]]]
-"""Extracts from records; `index` of what comes, in any order, is the place among the records."""
+"""A function from records to extractions, in any order; `index` is the record's place."""
 
 MOST_AHEAD = 16_384
-"""Rows that are read beyond the first one that is not finished, at most."""
+"""The most rows that are read beyond the first unfinished one."""
 
 
 def stream_rows(
     extract: Extract, rows: Iterable[tuple[K, Record]], *, most_ahead: int = MOST_AHEAD
 ) -> Generator[tuple[K, Extraction[Any]], None, None]:
-    """(key, extraction) of all (key, record), as they finish; the index is left as it comes.
+    """(key, record) -> (key, extraction), as they finish; the stream's index is not changed.
 
-    All rows go through one stream, so that the model never waits at a seam. Only where a row
-    takes so long that `most_ahead` rows behind it have been read, no more are: the stream ends
-    with those in flight, and the next one goes on behind them.
+    All rows go through one stream, so that the model never waits between streams. Only if a row
+    takes so long that `most_ahead` rows behind it have been read, the stream ends with the rows in
+    flight, and a new one continues.
 
-    Raises InputError for an input that breaks off, once all rows before that are done.
+    Raises InputError for an input that breaks off, once all rows before the break are done.
     """
     source = iter(rows)
-    keys: dict[int, K] = {}  # of rows that are read and not finished, by their place
+    keys: dict[int, K] = {}  # keys of rows that are read and not finished, by place
     read = oldest = 0
     broken: InputError | None = None
     is_open = True
@@ -65,7 +65,7 @@ def stream_rows(
                 yield keys.pop(first + item.index), item
         finally:
             if isinstance(stream, Generator):
-                stream.close()  # now, whoever else still refers to it: a thread may be at work
+                stream.close()  # at once, since a thread may be at work
     if broken is not None:
         raise broken
 
@@ -73,7 +73,7 @@ def stream_rows(
 def compute(
     extract: Extract, form: RowForm, rows: Iterable[tuple[K, int, Record]]
 ) -> Generator[tuple[K, Extraction[Any], Row], None, None]:
-    """(key, extraction, row) of all (key, index, record), as they finish."""
+    """(key, index, record) -> (key, extraction, row), as they finish."""
     keyed = (((key, index, form.beside(record)), record) for key, index, record in rows)
     with closing(stream_rows(extract, keyed)) as stream:
         for (key, index, beside), item in stream:
@@ -83,7 +83,7 @@ def compute(
 def in_order(
     extract: Extract, form: RowForm, rows: Iterable[tuple[int, Record]]
 ) -> Generator[tuple[Extraction[Any], Row], None, None]:
-    """(extraction, row) of all (index, record), each as soon as all before it are there.
+    """(index, record) -> (extraction, row), in order.
 
     At most `MOST_AHEAD` rows are held back.
     """

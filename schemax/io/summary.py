@@ -1,4 +1,4 @@
-"""Counts of what became of the rows of a run."""
+"""Summaries of runs: counts of rows, errors and costs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from schemax.results import Extraction
 from schemax.results.lists import without_items
 
 COSTS = ("computed", "seconds", "decoded", "passes", "tokens")
-"""Names of what a run has cost, in a `Summary`."""
+"""The fields of a `Summary` that are costs of a run."""
 
 _MOST_IDS = 10
 _MOST_KINDS = 5
-# The most ids and kinds of errors that are remembered, so that memory stays bounded.
+# The most ids and kinds of errors that are kept, to bound memory.
 _MOST_KNOWN = 500_000
 _MOST_COUNTED = 10_000
 _OTHER = "of other kinds"
-# The parts of a message that differ from row to row; quotations in reasons say what to mend.
+# The parts of a message that differ between rows; in reasons, quotations stay, as part of remedies.
 _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,]*")
 _NUMBERS = re.compile(r"\d[\d.,]*")
 _FILE = re.compile(r"^cannot read .{1,1000}?: ")
 _SEVERAL = re.compile(r"…(?:, …)+")
-_ITEM = re.compile(r"(?<=\.)\d+(?=\.|$)")  # in the field of an error, of a list of nested models
+_ITEM = re.compile(r"(?<=\.)\d+(?=\.|$)")  # an item's number in the field of an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +35,20 @@ class Summary:
     """The outcome of a run over files.
 
     inputs: the files that were read, patterns resolved; output: the file that was written.
-    rows: of the output; computed: those that this run has computed, the others are an earlier
-        run's.
-    failed: rows without an instance; their `_error`, or in JSON Lines `errors`, says why;
-        failure_kinds: the reasons, as (reason, how many), commonest first; numbers are left out.
-    field_errors: what could not be used of the other rows; error_kinds: the kinds of these, as
-        (field and message, how many), commonest first; numbers and quotations are left out.
-    duplicates: rows with an id that an earlier row has; duplicate_ids: some of these ids. Looked
-        for among the first 500,000 ids, by their hashes.
-    seconds: since the model was loaded.
-    decoded: documents that this run has decoded; passes: forward passes that these took part in,
-        in all; tokens: of their values. Documents in one batch share passes.
-    repeats: rows that another row of the run has spared, since the model sees the same of both.
-    reused: rows out of an earlier table; added: rows with ids that this has not; changed: other
-        rows that it has not so; gone: ids of it that the input has no more.
+    rows: rows of the output; computed: rows that this run has computed; an earlier run computed the
+        others.
+    failed: rows without an instance, whose `_error`, or in JSON Lines `errors`, has the reason;
+        failure_kinds: (reason, count), commonest first; numbers are left out.
+    field_errors: unusable fields of the other rows; error_kinds: (field and message, count),
+        commonest first; numbers and quotations are left out.
+    duplicates: rows with the id of an earlier row; duplicate_ids: some of these ids. Only the first
+        500,000 ids are compared, by their hashes.
+    seconds: the time since the model was loaded.
+    decoded: documents that this run has decoded; passes: the sum of forward passes that each took
+        part in; tokens: of their values. Documents in a batch share passes.
+    repeats: rows that were not computed, since the model sees the same as for another row.
+    reused: rows taken from an earlier table; added: rows whose ids the table lacks; changed: other
+        rows that the table lacks; gone: ids of the table that the input lacks.
     """
 
     inputs: tuple[str, ...]
@@ -72,11 +72,11 @@ class Summary:
     gone: int = 0
 
     def unchanged(self) -> Summary:
-        """The summary of a run that has left the table as it is: nothing was computed."""
+        """The summary of a run that has computed nothing and kept the table."""
         return replace(self, computed=0, seconds=1e-9, decoded=0, passes=0, tokens=0)
 
     def plus(self, other: Summary, *counts: str) -> Summary:
-        """A summary with the costs of both, and these counts."""
+        """The summary with the costs of both, and the sums of the named counts."""
         names = (*COSTS, *counts)
         return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
@@ -115,7 +115,7 @@ def _kinds(what: str, kinds: Sequence[tuple[str, int]]) -> Iterator[str]:
 
 
 class Tally:
-    """Counts rows, what they cost, and what went wrong; the clock starts with it."""
+    """Counts rows, costs and errors; its clock starts at once."""
 
     def __init__(self) -> None:
         self._counts = Counter(rows=0, failed=0, computed=0, decoded=0, passes=0, tokens=0)
@@ -126,18 +126,18 @@ class Tally:
         self.start()
 
     def start(self) -> None:
-        """Sets the clock back to zero, once everything is loaded."""
+        """Resets the clock, once everything is loaded."""
         self._started = time.monotonic()
 
     def add_cost(self, item: Extraction[Any]) -> None:
-        """Counts what an extraction has cost: only this run's have been paid by it."""
+        """Counts the costs of an extraction of this run."""
         tokens = sum(result.tokens for result in without_items(item.fields).values())
         self._counts.update(
             computed=1, passes=item.steps, decoded=int(item.steps > 0), tokens=tokens
         )
 
     def add_row(self, row: Mapping[str, Any]) -> None:
-        """Counts a row of the output, whichever run has computed it."""
+        """Counts a row of the output, of any run."""
         self._counts["rows"] += 1
         self._ids.add(row["id"])
         if row["attributes"] is None:
@@ -148,7 +148,7 @@ class Tally:
                 _count(self._kinds, kind_of(error))
 
     def add_origin(self, origin: str, *, was_there: bool) -> None:
-        """Counts where a row came from. was_there: whether an earlier table has its id."""
+        """Counts the origin of a row. was_there: whether an earlier table has its id."""
         self._counts["repeats"] += origin == "repeat"
         self._reused += origin == "reused"
         self._changed += origin != "reused" and was_there
@@ -157,7 +157,7 @@ class Tally:
     def summary(
         self, inputs: Sequence[str] = (), output: str = "-", gone: int | None = None
     ) -> Summary:
-        """gone: ids of the earlier table that no row has; None where no table was reused."""
+        """The summary. gone: ids of the earlier table that no row has; None without reuse."""
         compared = {"added": self._added, "changed": self._changed, "reused": self._reused}
         return Summary(
             **self._counts,
@@ -198,9 +198,9 @@ def kind_of(error: Mapping[str, Any]) -> str:
 
 
 class Duplicates:
-    """Finds ids that several rows have, among the first 500,000: known by their hashes.
+    """Finds ids that several rows share, among the first 500,000, by their hashes.
 
-    rows: those with an id that came before; some: the first of these ids.
+    rows: the number of rows with an earlier row's id. some: the first of these ids.
     """
 
     def __init__(self) -> None:
@@ -218,7 +218,7 @@ class Duplicates:
             self._known.add(key)
 
     def note(self) -> str | None:
-        """Names some of them; None if there are none."""
+        """A note that names some duplicate ids; None without any."""
         return duplicates_note(self.rows, self.some) if self.rows else None
 
 

@@ -1,10 +1,10 @@
-"""Rows of results as rows of a table: flat columns beside the fields, and what does not fit.
+"""Converts rows of results to rows of a table, and back.
 
-A table has `id` and `index`, the columns that were kept of the input, `_schema` where there are
-several, the columns of the schema, `_error` (why a row failed, else null) and `_field_errors` (what
-could not be used of a row that did not). With details, there is `_least_confidence`, and every
-field has `NAME__confidence`; with all of them also `NAME__raw`, `NAME__legal_probability`,
-`NAME__span` and `NAME__note`; of PDF, DOCX, HTML and text files `NAME__location` as well.
+A table has `id` and `index`, the kept columns of the input, `_schema` if there are several, the
+columns of the schema, `_error` (why a row failed, else null) and `_field_errors` (errors of single
+fields). With details it has `_least_confidence`, and every field has `NAME__confidence`; with all
+details also `NAME__raw`, `NAME__legal_probability`, `NAME__span` and `NAME__note`, and for PDF,
+DOCX, HTML and text files `NAME__location`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from schemax.io.rows import Details
 from schemax.io.summary import reasons
 
 SEPARATOR = "__"
-"""Between the parts of a column's name: of dots, databases make something of their own."""
+"""The separator of the parts of a column's name; dots have a meaning in databases."""
 
 _FAULT = tuple(Column(name, "string") for name in ("field", "message", "raw"))
 _ERROR = Column("_error", "string")
@@ -42,9 +42,9 @@ _LOCATION = (
 class TableSchema:
     """The columns of a table of results.
 
-    fields: those of the schema; read: those whose results stand beside them, as `details` says.
-    kept: columns of the input. is_mixed: whether rows tell their schema. located: whether results
-        tell where their spans stand in a file.
+    fields: columns of the schema; read: fields with columns of their results, as `details` says.
+    kept: columns of the input. is_mixed: whether rows name their schema. located: whether results
+        have the locations of their spans in a file.
     """
 
     fields: tuple[Column, ...]
@@ -63,8 +63,11 @@ class TableSchema:
         keep: Sequence[Column] = (),
         located: bool = False,
     ) -> TableSchema:
-        """Raises SchemaError for schemas that cannot be compiled, or not share a table; InputError
-        for columns of the same name."""
+        """The table of schemas.
+
+        Raises SchemaError for schemas that cannot be compiled, or cannot share a table; InputError
+        for columns of the same name.
+        """
         models = named_schemas(schemas).values()
         names = [attribute.name for model in models for attribute in compile_attributes(model)]
         read = tuple(dict.fromkeys(names)) if details else ()
@@ -80,21 +83,21 @@ class TableSchema:
 
     @cached_property
     def own(self) -> tuple[Column, Column]:
-        """Id and index. A schema may declare fields of these names, and then they give way."""
+        """Id and index, renamed if the schema declares fields with these names."""
         taken = {column.name for column in self.fields}
         id, index = ("_id" if "id" in taken else "id", "_index" if "index" in taken else "index")
         return Column(id, "string"), Column(index, "integer")
 
     @cached_property
     def results(self) -> tuple[Column, ...]:
-        """The columns of results: all but id, index and those of the input."""
+        """The columns of results: all but id, index and columns of the input."""
         least = (_LEAST,) if self.details else ()
         schema = (_SCHEMA,) if self.is_mixed else ()
         details = (column for _, _, column in self._read_columns())
         return (*schema, *self.fields, _ERROR, _FIELD_ERRORS, *least, *details)
 
     def check_beside(self, kept: Sequence[str], what: str) -> None:
-        """Raises InputError for a column of the input that is called as one of the results is."""
+        """Raises InputError for a column of the input with the name of a column of the results."""
         taken = {column.name for column in self.results}
         if twice := [name for name in kept if name in taken]:
             rest = [name for name in kept if name not in taken]
@@ -113,16 +116,16 @@ class TableSchema:
 
     @property
     def flat_names(self) -> list[str]:
-        """The names of the columns with structs taken apart, as CSV and Excel have them."""
+        """The names of the columns with structs flattened, as in CSV and Excel."""
         return [SEPARATOR.join(path) for path in self._leaves]
 
     def flat_cells(self, row: Mapping[str, Any]) -> list[Any]:
-        """The cells of a row, one for each of those names."""
+        """The cells of a row, in the order of `flat_names`."""
         cells = self.cells(row)
         return [at(cells, path) for path in self._leaves]
 
     def _read_columns(self) -> Iterator[tuple[str, str, Column]]:
-        """(field, key of its result, column)."""
+        """Yields (field, key of its result, column)."""
         for field in self.read:
             name = field.replace(".", SEPARATOR)
             yield field, "confidence", Column(f"{name}__confidence", "number")
@@ -136,9 +139,9 @@ class TableSchema:
                     yield field, "location", Column(name, "struct", children=_LOCATION)
 
     def cells(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A row of `RowForm.row`, by column.
+        """The cells of a row of `RowForm.row`, by column.
 
-        A value that its column cannot hold is null, and `_field_errors` says so.
+        A value that its column cannot hold is null, and gets an entry in `_field_errors`.
         """
         id, index = self.own
         failed = row["attributes"] is None
@@ -169,7 +172,7 @@ class TableSchema:
         return cells
 
     def row(self, cells: Mapping[str, Any]) -> dict[str, Any]:
-        """The inverse of `cells`, of values as JSON has them: a row with the same cells."""
+        """The row of cells in JSON form, the inverse of `cells`."""
         id, index = self.own
         error, faults = cells[_ERROR.name], cells[_FIELD_ERRORS.name] or []
         failed = error is not None

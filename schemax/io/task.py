@@ -1,4 +1,4 @@
-"""The task of a run: schemas, options and the model, wherever rows are computed."""
+"""`Task`: schemas, options and model of a run, for any process that computes rows."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from schemax.servers.remote import RemoteModel
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Schemas to extract, and the model to do it with.
+    """The schemas, options and model of a run.
 
     options: those of `Extractor.stream`.
-    loading: what was named for that: its adapter and quantization count.
-    load: gives the model; place: its folder or Hub id, None for a model that is only in memory.
-    details: of every field; keep: keys of a record that stand in its row, see `RowForm`.
+    loading: the options of loading; adapter and quantization count for the fingerprint.
+    load: loads the model; place: its folder or Hub id, None for a model in memory alone.
+    details: of every field; keep: keys of a record that are copied to its row, see `RowForm`.
     """
 
     schemas: Schemas
@@ -50,7 +50,7 @@ class Task:
 
     @property
     def shown(self) -> Shown:
-        """The meaning of the keys of a record."""
+        """The roles of a record's keys."""
         return Shown.of_options(self.options)
 
     @property
@@ -59,9 +59,9 @@ class Task:
         return RowForm.of(self.schemas, self.shown, self.details, self.keep)
 
     def loaded(self) -> Extractor:
-        """The model, once it is sure that it takes these schemas and options.
+        """Loads the model, and checks that it takes the schemas and options.
 
-        Raises what `Extractor.stream` raises before the first record is read.
+        Raises as `Extractor.stream` does before it reads the first record.
         """
         extractor = self.load()
         self.stream(extractor, ())
@@ -71,7 +71,7 @@ class Task:
         return extractor.stream(records, self.schemas, **self.options)
 
     def extract(self, extractor: Extractor) -> Extract:
-        """A function that computes rows, also of documents that are too long."""
+        """A function that extracts, also from documents that are too long."""
 
         def extract(records: Iterable[Record]) -> Iterator[Extraction[Any]]:
             return self.stream(extractor, records)
@@ -100,7 +100,7 @@ class Task:
         }
 
     def model_fingerprint(self, extractor: Extractor) -> dict[str, Any]:
-        """The settings that rows depend on and only a model tells."""
+        """The settings that rows depend on and that only a model tells."""
         decoding = self.options.get("decoding")
         config = extractor.decoding if decoding is None else resolve_decoding(decoding)
         found = fingerprint.of_settings(config, extractor.calibration)
@@ -117,7 +117,7 @@ class Task:
                 values[name] = getattr(decoded, setting)
         for setting, values in settled.items():
             several = set(values.values())
-            # Runs of releases that knew no default of the second go on.
+            # Left out by default, so that runs of releases without the setting can be resumed.
             if setting == "extractive" or several != {None}:
                 told = several.pop() if len(several) == 1 else values
                 found[f"decoding {setting}"] = told
@@ -136,13 +136,13 @@ class Task:
         return found | {"dtype": str(extractor.model.dtype).removeprefix("torch.")}
 
     def facts(self) -> dict[str, Any]:
-        """`model_fingerprint`, as the process that calls this finds it."""
+        """The `model_fingerprint` in the calling process."""
         return self.model_fingerprint(self.loaded())
 
     def computing(self, expected: Mapping[str, Any]) -> Extract:
-        """A function that computes rows in the process that calls this.
+        """A function that extracts in the calling process.
 
-        Raises ModelError if the model that this process loads is not the one that is expected.
+        Raises ModelError if the process loads another model than the expected one.
         """
         extractor = self.loaded()
         written = json.loads(json.dumps(expected))
@@ -155,10 +155,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The computer of a run's rows: a model in this process, or actors elsewhere.
+    """A backend that computes a run's rows: a model in this process, or actors elsewhere.
 
     fingerprint: see `Task.model_fingerprint`.
-    fill: computes and keeps what is missing, like `ResumableRun.fill`.
+    fill: computes and keeps missing rows, as `ResumableRun.fill` does.
     """
 
     fingerprint: Mapping[str, Any]
@@ -167,7 +167,7 @@ class Backend:
 
 @contextmanager
 def in_process(task: Task) -> Iterator[Backend]:
-    """A model that is loaded here."""
+    """Yields a backend with a model in this process."""
     extractor = task.loaded()
     extract = task.extract(extractor)
     backend = Backend(task.model_fingerprint(extractor), lambda run: run.fill(extract))

@@ -1,7 +1,7 @@
-"""Rows out, as JSON Lines, CSV, Parquet, Arrow or Excel, by the name of the file.
+"""Writes rows as JSON Lines, CSV, Parquet, Arrow or Excel, by the name of the file.
 
-A file gets its name only when all of its rows are written, so that it is never half a result and
-may be the file that is being read.
+A file gets its name only when all rows are written, so that it is never half a result, and may be
+the file that is being read.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from schemax.io.records import STANDARD
 from schemax.io.storage import is_replaceable, is_table_folder, optional, suffixes, writing
 from schemax.io.table_schema import TableSchema
 
-# Rows that are held back to become one row group.
+# The rows of a row group.
 _GROUP = 16_384
 
-# Characters that JSON may hold as they are, but that terminals obey.
+# Characters that JSON may hold unescaped, but that control terminals.
 _CONTROLS = re.compile(r"[\x7f-\x9f]")
 
 
 class Writer(Protocol):
-    """Takes rows as `Extraction.to_row` makes them."""
+    """A writer of rows as of `Extraction.to_row`."""
 
     def write(self, row: Mapping[str, Any]) -> None: ...
 
@@ -44,13 +44,13 @@ class Writer(Protocol):
 
 
 def is_typed(name: str) -> bool:
-    """Tells whether a file of this name holds typed columns, and so needs one type per field."""
+    """True if a file of this name holds typed columns, and so requires a type per field."""
     kinds = (*CSV, *PARQUET, *ARROW, *EXCEL)
     return suffixes(name)[0] in kinds or is_lake(name) or is_table_folder(name)
 
 
 def check_target(name: str, layout: Layout | None = None) -> None:
-    """Raises InputError for a format that cannot be written, or whose package is not there."""
+    """Raises InputError for a format that cannot be written, or whose package is missing."""
     if is_lake(name):
         lake_table(name)
         return
@@ -73,21 +73,21 @@ def open_writer(
     layout: Layout | None = None,
     run: str = "",
 ) -> Iterator[Writer]:
-    """A writer of a new file, or of lines to stdout for "-".
+    """Yields a writer of a new file, or of lines to stdout for "-".
 
-    table: the columns; None for JSON Lines, which need none.
-    scratch: the name of the file until it is complete, see `writing`. Without it, what was written
-        of a local file of JSON Lines stays beside it if an error ends the run.
-    csv_formulas: of CSV, whether texts that spreadsheets take for formulas get an apostrophe.
-    layout: how a folder of Parquet, or a new Delta table, is divided; None for one file.
-    run: what a commit to a table of Delta Lake or Iceberg calls its run.
+    table: the columns; None for JSON Lines.
+    scratch: the name of the file until it is complete, see `writing`. Without it, a partly written
+        local file of JSON Lines stays beside the output after an error.
+    csv_formulas: whether texts in CSV that spreadsheets take for formulas get an apostrophe.
+    layout: the division of a folder of Parquet, or of a new Delta table; None for one file.
+    run: the name of the run in commits to a table of Delta Lake or Iceberg.
 
-    Raises InputError for what cannot be written.
+    Raises InputError for an output that cannot be written.
     """
     if name == STANDARD:
-        # The handle is taken now: a progress bar puts itself in place of sys.stdout.
+        # The handle is taken now, since a progress bar replaces sys.stdout.
         handle = sys.stdout.buffer
-        handle.write(b"")  # before a model is loaded: raises if stdout is closed
+        handle.write(b"")  # raises before a model is loaded if stdout is closed
         yield JsonLines(handle, flush=True)
         return
     check_target(name, layout)
@@ -136,7 +136,7 @@ def _writer(handle: Any, name: str, table: TableSchema | None, formulas: Formula
 
 def _compressed(raw: BinaryIO, compression: str) -> Any:
     if compression == ".gz":
-        # Without name and time: equal rows give equal files.
+        # Without name and time, so that equal rows give equal files.
         return gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0)
     if compression == ".zst":
         pyarrow = optional("pyarrow", "a .zst file")
@@ -145,7 +145,7 @@ def _compressed(raw: BinaryIO, compression: str) -> Any:
 
 
 class _Unclosed:
-    """A file that stays open when pyarrow closes what it has put around it."""
+    """A file that stays open when pyarrow closes its wrapper."""
 
     closed = False
 
@@ -156,7 +156,7 @@ class _Unclosed:
 
 
 class JsonLines:
-    """A row per line; `flush`: each of them right away, as somebody may be waiting for it."""
+    """Writes a row per line. flush: whether to flush every row, for a waiting reader."""
 
     def __init__(self, handle: BinaryIO, *, flush: bool) -> None:
         self._handle = handle
@@ -166,7 +166,7 @@ class JsonLines:
         try:
             text = json.dumps(row, ensure_ascii=False, allow_nan=False)
             line = _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
-        except UnicodeEncodeError:  # a lone surrogate, which JSON can hold only escaped
+        except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot hold unescaped
             line = json.dumps(row, allow_nan=False).encode()
         self._handle.write(line + b"\n")
         if self._flush:
@@ -176,7 +176,7 @@ class JsonLines:
 
 
 class _Arrow:
-    """Parquet, or Arrow's file format: rows are gathered to groups."""
+    """Writes Parquet, or Arrow's file format, in groups of rows."""
 
     def __init__(
         self, handle: BinaryIO, table: TableSchema, columns: Sequence[Column], *, parquet: bool
@@ -209,14 +209,14 @@ class _Arrow:
 Formulas: TypeAlias = Literal["keep", "escape"]
 """The treatment of texts that a spreadsheet would take for formulas."""
 
-# Texts that spreadsheets compute, also with the wide characters of Asian keyboards, or after what
-# they strip. Plain numbers do no harm.
+# Texts that spreadsheets compute, also with wide characters of Asian keyboards, or behind
+# characters that they strip. Plain numbers do no harm.
 _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*")
 
 
 class CsvWriter:
-    """A cell per value: nested models have one per field, lists are JSON, null is empty."""
+    """Writes a cell per value: nested models have one per field, lists are JSON, null is empty."""
 
     def __init__(
         self, handle: BinaryIO, table: TableSchema, delimiter: str, formulas: Formulas
@@ -226,7 +226,7 @@ class CsvWriter:
         self._escapes = formulas == "escape"
         self._handle = handle
         header = table.flat_names
-        # Readers tell what divides cells by the header, outside of quotes.
+        # Readers guess the delimiter from the header, outside quotes.
         is_clear = not set("".join(header)) & ({*DELIMITERS} - {delimiter})
         self._put(header, csv.QUOTE_MINIMAL if is_clear else csv.QUOTE_ALL)
 
@@ -239,7 +239,7 @@ class CsvWriter:
 
     def _put(self, cells: Sequence[str], quoting: Literal[0, 1] = csv.QUOTE_MINIMAL) -> None:
         line = io.StringIO()
-        # Characters of the line's end are quoted in cells, so it must have both of them.
+        # csv quotes only characters of the line's end, so that the end must have both of them.
         csv.writer(
             line, delimiter=self._delimiter, quoting=quoting, lineterminator="\r\n"
         ).writerow(cells)
