@@ -1,4 +1,4 @@
-"""A cache whose size is told in bytes: strangers choose what is in it, and so how large that is."""
+"""A cache bounded in bytes, since clients choose its contents and their size."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class ByteCache(Generic[V]):
-    """Values by key, those used last kept. most: bytes of all of them together, as far as who puts
-    them knows; one alone may be larger."""
+    """Values by key, the least recently used dropped first. most: the bytes of all values, as given
+    to `put`; a single value may be larger."""
 
     def __init__(self, most: int) -> None:
         self._most, self.bytes = most, 0
@@ -41,7 +41,7 @@ class ByteCache(Generic[V]):
             self.bytes -= self._kept.pop(key, (None, 0))[1]
 
     def put(self, key: Hashable, value: V, size: int) -> None:
-        """size: bytes, about."""
+        """Adds a value. size: its bytes, roughly."""
         with self._lock:
             self.bytes += size - self._kept.pop(key, (None, 0))[1]
             self._kept[key] = value, size
@@ -50,7 +50,7 @@ class ByteCache(Generic[V]):
 
 
 def cached_in_bytes(most: int, size: Callable[..., int]) -> Callable[[F], F]:
-    """Like `functools.lru_cache`. size: bytes of what a function makes, by its arguments."""
+    """Caches results like `functools.lru_cache`. size: bytes of a result, from the arguments."""
 
     def decorate(make: F) -> F:
         cache = ByteCache[tuple[object]](most)

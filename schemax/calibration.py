@@ -1,4 +1,4 @@
-"""Calibration: how a model's probabilities are read, by what it knows of its own mistakes."""
+"""Calibration: turns a model's probabilities into confidences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemax.errors import ModelError
 
 FILE = "calibration.json"
 
-# Nearer to 0 or 1, a probability says nothing but how a sum was rounded.
+# Nearer to 0 or 1, a probability tells only the rounding of a sum.
 LEAST = 1e-6
 
 
@@ -52,7 +52,7 @@ class Calibration:
             raise ValueError(f"null_penalty must be from -100 to 100, not {self.null_penalty!r}")
 
     def confidence(self, raw: float) -> float:
-        """The share of values of this raw confidence that are right, as far as was measured."""
+        """The measured share of right values among those of a raw confidence."""
         if (self.temperature, self.bias) == (1, 0):
             return raw
         scaled = logit(raw) / self.temperature + self.bias
@@ -61,18 +61,18 @@ class Calibration:
 
 
 def per_item(probability: float, items: int) -> float:
-    """The probability to compare with `min_probability`: of a list, the mean over its items."""
+    """The probability to compare with `min_probability`; for a list, the mean over its items."""
     return float(probability ** (1 / max(1, items)))
 
 
 def logit(probability: float) -> float:
-    """Finite for 0 and 1 too, which are taken for a millionth more or less."""
+    """The logit of a probability; finite, since 0 and 1 are moved by a millionth."""
     kept = min(max(probability, LEAST), 1 - LEAST)
     return log(kept / (1 - kept))
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Reads a file; other keys are ignored. Raises ModelError, naming a file that is broken."""
+    """Reads a file, ignoring unknown keys. Raises ModelError, naming it, for a broken file."""
     try:
         written = json.loads(path.read_text("utf-8"))
         if not isinstance(written, dict):
@@ -86,6 +86,6 @@ def read_calibration(path: Path) -> Calibration:
 
 
 def write_calibration(calibration: Calibration, folder: Path) -> None:
-    """Into a model's folder, from where the model is loaded with it."""
+    """Writes a calibration into a model's folder, with which the model is then loaded."""
     text = json.dumps(asdict(calibration), indent=2) + "\n"
     (folder / FILE).write_text(text, "utf-8")

@@ -1,4 +1,4 @@
-"""Calls of an extractor: `extract`, `stream`, and their twins for tasks."""
+"""Calls of an extractor: `extract`, `stream`, and their asynchronous versions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):
-    """The options of `Extractor.stream`, which says what they mean."""
+    """The options of `Extractor.stream`, which explains them."""
 
     text: str | Sequence[str] | None
     id: str
@@ -50,7 +50,7 @@ class Options(TypedDict, total=False):
 
 
 def check_options(function: str, options: Mapping[str, Any]) -> None:
-    """Raises TypeError for what the function, which takes `Options`, does not know."""
+    """Raises TypeError for an option that is not among `Options`."""
     if strange := sorted(options.keys() - Options.__annotations__.keys()):
         known = ", ".join(Options.__annotations__)
         raise TypeError(f"{function}() has no option {strange[0]!r}; it has {known}")
@@ -153,7 +153,7 @@ class Calls(ModelSettings):
         on_error: Literal["raise", "null"] = "raise",
         **options: Unpack[Options],
     ) -> list[Any]:
-        """`extract` for a task, which shares passes with others; see `astream`."""
+        """The asynchronous `extract`, which shares passes with other calls; see `astream`."""
         check_on_error(on_error)
         found = [item async for item in self.astream(products, schema, **options)]
         return values_of(found, on_error)
@@ -207,10 +207,10 @@ class Calls(ModelSettings):
         schema: type[T] | Mapping[str, type[T]],
         **options: Unpack[Options],
     ) -> AsyncGenerator[Extraction[T]]:
-        """`stream` for a task. A task that is cancelled leaves the model's passes to others.
+        """The asynchronous `stream`. A cancelled task leaves the model's passes to others.
 
-        Products are read in threads of the loop's executor, so that the loop goes on; what is wrong
-        with the options is raised in place of the first extraction.
+        Products are read in threads of the loop's executor, so that the loop goes on; errors of the
+        options are raised in place of the first extraction.
         """
         compile_all = partial(self.extractions, products, schema, **options)
         async with aclosing(aiter(await asyncio.to_thread(compile_all))) as stream:
@@ -218,7 +218,7 @@ class Calls(ModelSettings):
                 yield item
 
     def close(self) -> None:
-        """Finishes what the model was given; later calls, and those with more, raise ModelError."""
+        """Finishes the requests that the model has; later calls and requests raise ModelError."""
         self._engine.close()
         if isinstance(self.model, RemoteModel):
             self.model.client.close()
@@ -240,7 +240,7 @@ class Calls(ModelSettings):
         is_quick: bool = False,
         **settings: Any,
     ) -> Extractions:
-        """What `stream` and `astream` go through. watcher, is_quick: see `Extractions`."""
+        """The extractions of `stream` and `astream`. watcher, is_quick: see `Extractions`."""
         mixed = isinstance(schema, Mapping)
         schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
         if not schemas:

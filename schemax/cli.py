@@ -1,4 +1,4 @@
-"""The command `schemax`: its verbs, and how they end.
+"""The command `schemax`: its verbs and exit status.
 
 Exit status: 0 done; 1 all is written, and more rows failed than allowed; 2 nothing or not all was
 written: bad usage, or input, a store or a model that stops the run; 3 the same, by a fault of
@@ -106,7 +106,7 @@ def _explain(text: str, error: BaseException) -> None:
 
 
 def _drop_stdout() -> None:
-    """Points stdout nowhere, since Python flushes it once more at the end."""
+    """Redirects stdout to nowhere, since Python flushes it once more at the end."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError:
@@ -151,7 +151,7 @@ def _options(
 
 
 def _replace_closed_streams() -> None:
-    """Puts streams in the place of closed ones: a stderr that is lost, a stdout without a reader.
+    """Replaces closed streams: stderr by one that is lost, stdout by one without a reader.
 
     A closed stdin stays None, which readers refuse. No file gets the number of a closed stream:
     libraries would write into it what they have to say.
@@ -166,7 +166,7 @@ def _replace_closed_streams() -> None:
 
 
 class _UnreadBytes(io.BufferedIOBase):
-    """Bytes that nobody reads: the first write raises what a pipe does whose reader has left."""
+    """A stream without a reader: the first write raises BrokenPipeError."""
 
     name = "<stdout>"
 

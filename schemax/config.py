@@ -1,4 +1,4 @@
-"""How slots are laid out and decoded: `DecodingConfig`, its presets, and the bounds of numbers."""
+"""`DecodingConfig`: settings of layout and decoding, their presets, and the bounds of numbers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Stop = Literal["literal", "newline"]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The numbers that a setting takes: from `least` to `most`, both of them included.
+    """Bounds of a setting: numbers from `least` to `most`, both included.
 
-    whole: integers only. or_zero: 0 as well, which is below `least`.
+    whole: integers only. or_zero: also 0, which is below `least`.
     """
 
     least: float
@@ -26,7 +26,7 @@ class Bounds:
     or_zero: bool = False
 
     def check(self, name: str, value: Any) -> None:
-        """Raises ValueError, with the setting's name, for anything else; NaN is nothing of it."""
+        """Raises ValueError, naming the setting, for any other value, NaN included."""
         if not isinstance(value, int if self.whole else int | float) or isinstance(value, bool):
             kind = "an integer" if self.whole else "a number"
             raise ValueError(f"{name} must be {kind}, not {value!r}")
@@ -70,7 +70,7 @@ BOUNDS: Mapping[str, Bounds] = MappingProxyType(
         "check_every": Bounds(1, 2**31),
     }
 )
-"""Of every setting that is a number."""
+"""The bounds of every setting that is a number."""
 
 
 def check_numbers(settings: Mapping[str, Any]) -> None:
@@ -224,12 +224,12 @@ class DecodingConfig:
 
     @property
     def is_branched(self) -> bool:
-        """Whether a slot sees its own document and key alone, so that more may be asked for."""
+        """True if slots see their own document and key alone, so that follow-ups are possible."""
         return self.layout == "branched" and self.documents == "isolated"
 
 
 LEFT_TO_MODELS = ("extractive", "contextual_calibration")
-"""Settings that depend on whether schemax trained the model, where nobody says anything."""
+"""Settings whose defaults depend on whether schemax trained the model."""
 
 PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
     {
@@ -272,7 +272,7 @@ def resolve_decoding(decoding: str | DecodingConfig | None) -> DecodingConfig:
 
 
 def decoding_name(config: DecodingConfig) -> str:
-    """What `resolve_decoding` reads as this config, with as few changes as can be."""
+    """The shortest text that `resolve_decoding` reads as this config."""
     names = []
     for preset, known in PRESETS.items():
         pairs = ((one.name, getattr(config, one.name)) for one in fields(config))

@@ -1,4 +1,4 @@
-"""Contextual calibration: has the engine read documents without content, once for a schema."""
+"""Contextual calibration: runs documents without content through the engine, once per schema."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _known: WeakKeyDictionary[SharedEngine, WeakKeyDictionary[CompiledSchema, Compil
 
 
 def contextually_calibrated(engine: SharedEngine, compiled: CompiledSchema) -> CompiledSchema:
-    """The schema, calibrated for the engine's model if its decoding asks for that; found once.
+    """The schema, calibrated for the engine's model if its decoding asks for that; cached.
 
-    A prompt that the model cannot take calibrates nothing: every row then says so by itself.
+    If the model cannot take the prompts, nothing is calibrated; every row then reports the error.
     """
     if not compiled.decoding.contextual_calibration:
         return compiled
@@ -35,8 +35,8 @@ def contextually_calibrated(engine: SharedEngine, compiled: CompiledSchema) -> C
 
 
 def _written(engine: SharedEngine, compiled: CompiledSchema) -> list[tuple[SlotOutput, ...]] | None:
-    """(turns * documents, N) what slots write of `content_free_prompts`, in order; None where the
-    model, or memory, cannot take them."""
+    """(turns * documents, N) outputs of `content_free_prompts`, in order; None if the model or the
+    memory cannot take them."""
     # Probabilities as the model has them.
     config = replace(
         compiled.decoding,

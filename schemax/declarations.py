@@ -1,4 +1,4 @@
-"""Declarations by name: a ready-made one, a class, a document or a trained model's folder."""
+"""Reads declarations by name: ready-made, a class, a document, or a trained model's folder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read_schemas(spec: str) -> Model | dict[str, Model]:
 
 
 def is_trained(spec: str) -> bool:
-    """True for the folder of a model that says what it was trained with."""
+    """True for the folder of a model with its settings of training."""
     return (Path(spec) / FILE).is_file()
 
 
@@ -58,8 +58,8 @@ def trained_schemas(trained: TrainedWith) -> dict[str, Model]:
 
 
 def read_schema(spec: str) -> Model:
-    """A ready-made name, `module:Class`, `file.py:Class`, `schema.json`, or the folder of a model
-    that was trained with one.
+    """Reads a schema: a ready-made name, `module:Class`, `file.py:Class`, `schema.json`, or the
+    folder of a model that was trained with one.
 
     Raises InputError, SchemaError, ModelError.
     """
@@ -82,7 +82,7 @@ def read_schema(spec: str) -> Model:
 
 
 def text_of_file(path: Path) -> str:
-    """A document's text. Raises InputError."""
+    """Reads a document's text. Raises InputError."""
     try:
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -145,8 +145,8 @@ def imported(place: str) -> ModuleType:
 
 
 def _imported_file(path: Path) -> ModuleType:
-    """A file as it stands, at every import: bytecode that Python keeps counts as current if size
-    and second of the last change are the same, as of a schema that is saved twice in a second."""
+    """Imports a file from its source, since Python takes bytecode for current if the size and the
+    second of the last change are equal, as for a schema saved twice in a second."""
     name = f"_schemax_{path.stem}"
     module = ModuleType(name)
     module.__file__ = str(path)

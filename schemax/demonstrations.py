@@ -1,4 +1,4 @@
-"""Demonstrations that a model is shown where nobody has named any.
+"""Default demonstrations of schemas.
 
 A model that schemax did not train learns more of a few documents with their values than of any
 instruction, and reads them once for all documents of a category.
@@ -22,9 +22,9 @@ def usual_demonstrations(
 ) -> Sequence[FewShotExample]:
     """The schema's own demonstrations, else those of the ready-made schema of its category.
 
-    Of the latter only fields that both declare are shown; () where these are fewer than half, and,
-    where the model writes the keys, unless these are all. () as well where the template shows no
-    examples, or the decoding no lists of nested models.
+    Of the latter, only fields that both declare are shown. Returns () if these are fewer than half,
+    or not all while the model writes the keys; and if the template cannot show examples, or the
+    decoding cannot show lists of nested models.
     """
     attributes = compile_attributes(schema)
     cannot_show = any(one.fields for one in attributes) and not config.is_branched

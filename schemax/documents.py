@@ -1,4 +1,4 @@
-"""Records of any shape become documents, or say what is wrong with them."""
+"""Turns records of any shape into documents, or into the problem with them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MOST_CHARACTERS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A record, read. text is None where `problem` says why it could not be.
+    """A record that was read. text: None if it could not be, for the reason in `problem`.
 
-    texts: what `text` is made of, by key ("text" for a bare str): strings as the record holds them,
-        other values as they are shown. A `MarkedUp` one is shown without its HTML.
+    texts: the parts of `text` by key ("text" for a bare str): strings as in the record, other
+        values as shown. A `MarkedUp` text is shown without its HTML.
     """
 
     index: int
@@ -63,7 +63,7 @@ class Shown:
 
     @property
     def needed(self) -> tuple[str, ...] | None:
-        """The keys of a record that are looked at; None for all."""
+        """The keys of a record that are read; None for all."""
         return None if self.text is None else (*self.text, self.id, self.category)
 
     @classmethod
@@ -78,12 +78,12 @@ class Shown:
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The id and the category, where they are not called so."""
+        """The keys of id and category, as far as they are not the default ones."""
         pairs = (("id", self.id), ("category", self.category))
         return tuple(key for usual, key in pairs if key != usual)
 
     def check(self, there: Iterable[str], what: str) -> None:
-        """Raises InputError for a key that is named and not among those that there are.
+        """Raises InputError for a named key that does not exist.
 
         what: the beginning of the message, such as "the frame has no column".
         """
@@ -93,7 +93,7 @@ class Shown:
                 raise _unknown(key, names, what)
 
     def unnamed(self, there: Iterable[str]) -> list[str]:
-        """The keys that the model is shown although nobody has named them."""
+        """The keys that the model is shown although they are not named."""
         if self.text is not None:
             return []
         return [key for key in there if key not in (self.id, self.category)]
@@ -126,11 +126,10 @@ def read_documents(products: Iterable[Any], shown: Shown) -> Iterator[Document]:
 
 
 def _check_named(records: Sequence[Any], shown: Shown) -> None:
-    """Raises InputError where no record has a key that is named.
+    """Raises InputError for a named key that no record has.
 
-    A key that is to be shown, or any of a single record, must be similar to one that there is,
-    since else these records may happen not to have it. Of a lone key to be shown, every record
-    says so.
+    For a key to show, and for a single record, it does so only if another key is similar, since
+    these records may happen to lack the key. For a lone key to show, every row reports the error.
     """
     wanted = shown.text if shown.text and len(shown.text) > 1 else ()
     missing = dict.fromkeys((*wanted, *shown.chosen))
@@ -152,9 +151,9 @@ def _unknown(key: str, names: Sequence[str], what: str) -> InputError:
 
 
 def shown_text(record: Any, shown: Shown) -> tuple[str, dict[str, str]]:
-    """The text of a record, which may be empty; and the texts that it is made of, by key.
+    """The text of a record, which may be empty, and its parts by key.
 
-    Raises ValueError, which says why, for a record that cannot be shown, or whose text has more
+    Raises ValueError, with the reason, for a record that cannot be shown, or whose text has more
     than 10,000,000 characters.
     """
     if isinstance(record, str):

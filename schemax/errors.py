@@ -44,7 +44,7 @@ class SchemaError(_OfDeclaration, SchemaxError):
 
 
 class SchemaWarning(_OfDeclaration, UserWarning):
-    """What is odd in a declaration that can be compiled: `schema`, `field`, and `reason`."""
+    """A declaration that compiles, but is odd: `schema`, `field` or None, and `reason`."""
 
 
 class TemplateError(SchemaxError):
@@ -58,7 +58,7 @@ class ModelError(SchemaxError):
 class ServerError(ModelError):
     """A server that does not answer, or refuses what it is asked.
 
-    is_gone: whether the server is at fault, so that the same may succeed later. status: of HTTP.
+    is_gone: whether the server is at fault, so that a later try may succeed. status: of HTTP.
     """
 
     def __init__(self, message: str, *, is_gone: bool = False, status: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Wires it all together: products and a declaration in, typed instances out.
+"""`Extractor`: a loaded model that turns products into typed instances.
 
 `extract` does everything in one call, from a model's name on.
 """
@@ -225,11 +225,11 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         template: TemplateLike | None = None,
         decoding: str | DecodingConfig | None = None,
     ) -> Extractor:
-        """The same loaded model, used with what `schemax fit` has chosen (docs/fit.md).
+        """Returns an extractor over the same model that uses a prompt file (docs/fit.md).
 
-        Its template, format, decoding and calibration come before those of classes and of the
-        model's folder, after those that a call names; its demonstrations are shown where a call
-        names no examples, to the categories that they are of.
+        The file's template, format, decoding and calibration come before those of classes and of
+        the model's folder, after those of a call; its demonstrations are shown, in their
+        categories, if a call names no examples.
 
         prompt: a prompt file, or its path. format, template, decoding: come before the file's.
 
@@ -269,7 +269,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
 
 @lru_cache(maxsize=1)
 def loaded(name: str) -> Extractor:
-    """A model that stays loaded until another one is named."""
+    """Loads a model, which stays loaded until another one is named."""
     return Extractor.from_pretrained(name)
 
 

@@ -1,8 +1,7 @@
-"""Whether a schema and its documents are of the kind that a model knows.
+"""Measures whether a model knows the kind of a schema and its documents.
 
-A model that is asked by a schema, a template or in a language that it does not know is less sure of
-the tokens that it writes, null among them. How sure it is of documents that it knows, `schemax
-calibrate` measures.
+With an unknown schema, template or language, a model is less sure of the tokens that it writes,
+null included. `schemax calibrate` measures how sure it is of documents that it knows.
 """
 
 from __future__ import annotations
@@ -21,23 +20,22 @@ from schemax.results import Extraction
 logger = logging.getLogger(__name__)
 
 DOCUMENTS = 10
-"""A schema is judged by its first so many documents, or by all if there are fewer."""
+"""The number of first documents by which a schema is judged."""
 
 LEAST_LEGAL = 0.5
-"""Of the probability of a field's values, over the same documents, so much is to be allowed."""
+"""The least share of the model's probability that a field's type should allow."""
 
 FLOOR = -1.0
-"""So that one slot that has to write what its model finds absurd does not outweigh all others."""
+"""The least mean log-probability of a slot, so that no single slot outweighs all others."""
 
 _LEAST = 1e-300
 """A probability of very many tokens may be rounded to 0."""
 
 
 def mean_logprob(item: Extraction[Any]) -> float | None:
-    """The mean over a document's slots of the mean log-probability of their tokens, of each slot at
-    least `FLOOR`.
+    """The mean over a document's slots of their tokens' mean log-probability, at least `FLOOR` each.
 
-    None where none is known: of an unread document, or an autoregressive output.
+    None for an unread document, and for an autoregressive output.
     """
     found = [
         max(log(max(slot.probability, _LEAST)) / slot.tokens, FLOOR)
@@ -48,16 +46,15 @@ def mean_logprob(item: Extraction[Any]) -> float | None:
 
 
 def least_logprob(calibration: Calibration, documents: int) -> float:
-    """The bound of the mean over so many documents, if they are of the usual kind: three
-    standard errors less than usual."""
+    """The bound of the mean over usual documents: three standard errors below the usual mean."""
     return calibration.usual_logprob - 3 * calibration.usual_deviation / sqrt(documents)
 
 
 class Familiarity:
-    """Warns, at WARNING level, once for every schema whose documents a model is unsure of, and once
-    for every schema with fields of which it would write what their types forbid.
+    """Warns once of every schema whose documents a model is unsure of, and once of every schema
+    with fields for which the model would rather write texts that their types forbid.
 
-    told: what it has warned of, which outlives a run.
+    told: the schemas that it has warned of, across runs.
     """
 
     def __init__(self, calibration: Calibration, told: WeakSet[CompiledSchema]) -> None:

@@ -1,4 +1,4 @@
-"""Objects that are loaded for good, kept apart from what comes and goes with documents."""
+"""Keeps permanent objects out of garbage collections."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ _YOUNG = 10_000
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Leaves all objects that are there now out of garbage collections, for as long as the context
-    lasts.
+    """Leaves all current objects out of garbage collections, for as long as the context lasts.
 
     A model and its libraries are some hundred thousand objects. A full collection looks at each of
     them, and reading documents makes enough objects for many full collections.

@@ -1,4 +1,4 @@
-"""Asks whether the Hugging Face Hub answers, since nobody is to wait for a missing network."""
+"""Checks that the Hugging Face Hub answers, to avoid long waits without a network."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cached_folder(name: str, revision: str | None = None) -> Path | None:
 
 
 def _silence(name: str, seconds: float) -> str | None:
-    """Why the Hub gives no answer in so many seconds; None if it gives one, whichever."""
+    """The reason why the Hub gives no answer within the seconds; None if it gives any answer."""
     answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def ask() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 
 def leave_at_once() -> None:
-    """Has Ctrl-C end this process as it ends any other, status 130, if it is the command line.
+    """Makes Ctrl-C end the process of the command line at once, with status 130.
 
-    Nothing is under way yet that could be lost. Who has another idea of the signal keeps it.
+    Nothing is under way yet that could be lost. Other handlers of the signal are kept.
     """
     if _is_command_line() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -31,7 +31,7 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM becomes `Terminated`, which cleans up behind it."""
+    """Turns SIGTERM into `Terminated`, so that contexts clean up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

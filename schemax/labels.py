@@ -33,9 +33,10 @@ from schemax.stated import (
 
 @dataclass(frozen=True, slots=True)
 class TypedLabels:
-    """values: attribute name -> value, ready to be written; None is an explicit null.
+    """The labels of a document as typed values.
 
-    errors: what is wrong with the labels that `values` leaves out.
+    values: attribute name -> value, ready to be written; None is an explicit null. errors: of the
+    labels that `values` leaves out.
     """
 
     values: Mapping[str, Writable | Rows]
@@ -151,7 +152,7 @@ def _refused(
 
 
 def _misfits(leaf: Leaf, value: Writable) -> Iterator[FieldError]:
-    """Why a value does not match its field's type, without the rest of the instance."""
+    """Yields the errors of a value against its field's type, without the rest of the instance."""
     try:
         TypeAdapter(leaf.annotation).validate_python(value)
     except ValidationError as error:
@@ -159,7 +160,7 @@ def _misfits(leaf: Leaf, value: Writable) -> Iterator[FieldError]:
 
 
 def _whole(field: str | None, stated: Mapping[str, Stated]) -> str | None:
-    """The attribute that an error is about: of "lines.2.price", the list."""
+    """The attribute of an error; for "lines.2.price" the list."""
     parts = (field or "").split(".")
     names = (".".join(parts[:depth]) for depth in range(len(parts), 0, -1))
     return next((name for name in names if name in stated), None)

@@ -1,8 +1,7 @@
-"""Values that go round in circles: what tells them from values that are merely long.
+"""Finds loops: values that end in the same few tokens over and over.
 
-A model without an end in sight writes the same few tokens over and over. More budget only brings
-more of these, so such a value ends where the circle is plain. A run that stands in the document is
-no circle: there are codes, rows of dashes and lists of equal items.
+More budget only brings more of these tokens, so such a value ends as soon as the loop is plain. A
+run that stands in the document is no loop: codes, rows of dashes, lists of equal items.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ Ints = npt.NDArray[np.int64]
 LONGEST_PERIOD = 16
 FEWEST_TIMES = 5
 FEWEST_TOKENS = 24
-"""A circle has at most so many tokens, comes at least so many times, and makes up so many tokens at
-the end of a value."""
+"""The most tokens of a loop's period, its fewest repetitions, and the fewest tokens in all."""
 
 # So many tokens of the last period are compared before all of them are.
 _GLIMPSE = 8
@@ -39,7 +37,7 @@ def run_at_end(ids: Sequence[int]) -> tuple[int, int] | None:
 
 
 def is_loop(ids: Sequence[int], read: Sequence[int]) -> bool:
-    """True if a value's tokens so far end in a run that what was read does not hold.
+    """True if a value's tokens end in a repeated run that the document does not hold.
 
     read: tokens of the document. The run's first period may be cut otherwise there.
     """
@@ -51,9 +49,9 @@ def is_loop(ids: Sequence[int], read: Sequence[int]) -> bool:
 
 
 def may_be_loops(written: Ints, counts: Ints) -> npt.NDArray[np.bool_]:
-    """(S,) which of the values are worth `is_loop`: a glance at all of them at once.
+    """(S,) True for values that are worth checking by `is_loop`; a fast check of all at once.
 
-    written: (S, n) tokens of each value; counts: (S,) how many of them.
+    written: (S, n) tokens of each value; counts: (S,) their numbers.
     """
     found = np.zeros(len(counts), bool)
     (rows,) = np.nonzero(counts >= FEWEST_TOKENS)

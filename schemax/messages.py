@@ -16,7 +16,7 @@ from pydantic import ValidationError
 _LONGEST = 300
 _MOST_NAMES = 40
 
-# What terminals obey, and what turns the direction of writing.
+# Characters that control terminals or the direction of writing.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -48,7 +48,7 @@ def some_of(names: Iterable[object]) -> str:
 
 
 def perhaps(name: str, names: Iterable[str]) -> str:
-    """ ", perhaps 'title'": the one of the names that is meant; empty if none is close."""
+    """ ", perhaps 'title'": suggests the name that was meant; "" if none is close."""
     close = get_close_matches(name, names, 1)
     return f", perhaps {close[0]!r}" if close else ""
 
@@ -80,7 +80,7 @@ def reason_of(error: Exception) -> str:
 
 
 def misfit_of(error: ValidationError) -> str:
-    """Says what is wrong first with data, and where: "engines.0.name: Field required"."""
+    """The first error in data, with its place: "engines.0.name: Field required"."""
     wrong = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(map(str, wrong["loc"]))
     return clipped(f"{place}: {wrong['msg']}" if place else wrong["msg"])

@@ -1,4 +1,4 @@
-"""Settings of a model, for what a call leaves open: format, template, decoding, examples."""
+"""Settings of a model, the defaults of a call: format, template, decoding, examples."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from schemax.untrained import as_untrained, is_led
 
 
 class ModelSettings:
-    """A model with what it is used with, as `Extractor` says: settles what calls leave open, and
-    compiles schemas for the model."""
+    """A model with its settings, see `Extractor`: completes the settings of calls, and compiles
+    schemas for the model."""
 
     model: Any
     tokenizer: Any
@@ -94,8 +94,8 @@ class ModelSettings:
         config: DecodingConfig | None = None,
         template: TemplateLike | None = None,
     ) -> tuple[DecodingConfig, TemplateLike | None]:
-        """The decoding and the template of a call, with what the call leaves to the model; None is
-        a call that names none."""
+        """The decoding and the template of a call, completed by the model's settings; None for
+        settings that the call does not name."""
         config = self.decoding if config is None else config
         template = template or self.named_template(schema) or config.template
         if isinstance(self.model, RemoteModel):  # which no decoding of ours holds to a document
@@ -104,8 +104,8 @@ class ModelSettings:
         return config if self.is_trained else as_untrained(config, template), template
 
     def named_template(self, schema: type[Any]) -> TemplateLike | None:
-        """The template of a call that names none: that of the prompt file, else the schema's, else
-        the model's; None is the decoding's."""
+        """The default template of a call: the prompt file's, else the schema's, else the model's;
+        None means the decoding's."""
         return self.prompt.template or settings_of(schema).template or self.template
 
     def chosen_examples(
@@ -127,8 +127,8 @@ class ModelSettings:
         examples: Sequence[FewShotExample] | None,
         settings: Mapping[str, Any],
     ) -> None:
-        """Raises InputError, naming the first of the examples that the model's context does not
-        hold; where it does not hold the prompt without them either, its rows say so."""
+        """Raises InputError, naming the first example that exceeds the model's context; if the
+        prompt alone exceeds it, rows report the error."""
 
         if not examples:
             return

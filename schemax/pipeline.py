@@ -1,4 +1,4 @@
-"""Documents in, extractions out: what runs between a compiled schema and the caller.
+"""`Extractions`: the pipeline from documents, by compiled schemas, to extractions.
 
 Documents are read and extractions built on the caller's side, while the model runs in a thread.
 """
@@ -38,12 +38,12 @@ _Window = tuple[list[Extraction[Any]], list[Request | Refused]]
 
 
 class Extractions:
-    """Extractions of documents as they are done; of unreadable ones as they are met.
+    """The extractions of documents, as they finish; unreadable documents at once.
 
     compiled: all of one decoding. by_category: whether a document's category names its schema; else
-    there is one for all documents. watcher: who is told what passes write, of a single document.
-    is_quick: whether so little is to be done that a task may do it in its loop's own thread.
-    Documents that memory does not suffice for in one prompt are read again in the end, alone.
+    one schema serves all. watcher: watches the passes of a single document. is_quick: whether the
+    work is short enough for an event loop's own thread.
+    Stacked documents that exceed the memory are read again in the end, each alone.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Extractions:
             self._call.close()
 
     def _steps(self) -> Iterator[list[Extraction[Any]] | Call]:
-        """Extractions, some at a time; or the call, where there is nothing to do but to wait."""
+        """Yields lists of extractions, or the call if there is nothing to do but wait for it."""
         failure: Exception | None = None
         try:
             yield from self._read(self._documents, alone=False)
@@ -121,7 +121,7 @@ class Extractions:
     def _read(
         self, documents: Iterator[Document], *, alone: bool
     ) -> Iterator[list[Extraction[Any]] | Call]:
-        """alone: whether every document gets a prompt of its own."""
+        """Reads documents; yields as `_steps` does. alone: whether each has its own prompt."""
         model = self._engine.model
         feed = _Feed(model, self.compiled, self._calibration, self._by_category, alone)
         may_share = self._config.documents == "stacked" and not alone
@@ -201,7 +201,7 @@ class _Feed:
         self.owners: dict[int, tuple[CompiledSchema, Document]] = {}
 
     def windows(self, documents: Iterator[Document]) -> Iterator[_Window]:
-        """Documents as requests, and those that cannot be read, a window at a time."""
+        """Yields windows of requests and of documents that cannot be read."""
         only = next(iter(self._compiled))
         windows = Windows(self._model, self._compiled[only].decoding)
         failure: Exception | None = None
@@ -237,7 +237,7 @@ class _Feed:
     def _reviewed(
         self, prompt: PromptIds, document: Document, compiled: CompiledSchema
     ) -> PromptIds:
-        """The prompt of a document whose values are judged where they are decoded."""
+        """The prompt of a document with a review of its values; see `compiler.waves.Review`."""
 
         @lru_cache(maxsize=1)  # asked more than once of the same values
         def judge(outputs: tuple[SlotOutput, ...]) -> Mapping[tuple[str, ...], str]:
@@ -258,7 +258,7 @@ class _Feed:
         return f"no schema for category {clipped(repr(document.category))}; there are {known}"
 
     def _prompts(self, compiled: CompiledSchema, group: Sequence[Document]) -> list[PromptIds]:
-        """Prompts of J documents; one of each where they are too long to share a prompt."""
+        """Prompts of J documents, or one per document if they are too long to share a prompt."""
         texts = [document.text or "" for document in group]
         if self._alone:
             return [prompt for text in texts for prompt in compiled.encode([text])]
@@ -279,7 +279,7 @@ class _Feed:
 def _encodable(
     compiled: CompiledSchema, group: Sequence[Document]
 ) -> tuple[list[Document], list[Extraction[Any]]]:
-    """The documents that the tokenizer reads; and of the others, what is said of each."""
+    """The documents that the tokenizer can read, and failed extractions of the others."""
     good: list[Document] = []
     failures: list[Extraction[Any]] = []
     for document in group:
@@ -292,7 +292,7 @@ def _encodable(
 
 
 def _window(documents: Iterator[Document], size: int) -> tuple[list[Document], Exception | None]:
-    """Up to so many documents, fewer if they are long; and what the input raised behind them."""
+    """Up to `size` documents, fewer if they are long; and the error that the input raised next."""
     window: list[Document] = []
     characters = 0
     try:

@@ -32,10 +32,10 @@ def usable_processors() -> int:
 
 
 def share_processors() -> None:
-    """Has threads that wait spin for a moment and then sleep, and torch take no more threads than
-    there are processors for.
+    """Makes waiting threads spin briefly and then sleep, and torch use no more threads than
+    processors.
 
-    To be called before torch is imported; settings of the environment are left as they are.
+    Call it before torch is imported; it keeps settings of the environment.
     """
     if not any(name in os.environ for name in WAITING):
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
@@ -45,7 +45,7 @@ def share_processors() -> None:
 
 
 def _quota() -> float | None:
-    """Processors' worth of time that the container has; None without a bound, or outside of one."""
+    """The number of processors that the container may use; None without a bound."""
     try:
         allowed, period = QUOTA.read_text("ascii").split()
         return None if allowed == "max" else int(allowed) / int(period)

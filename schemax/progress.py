@@ -19,7 +19,7 @@ def track(
     unit: str = "documents",
     note: Callable[[], str] = str,
 ) -> Iterator[T]:
-    """Passes items on and shows how many, how fast, and how much is left; and a note beside it."""
+    """Yields items unchanged and shows their number, speed, remaining time and a note."""
     if sys.stderr.isatty():
         return _bar(items, total, unit, note)
     return _lines(items, total, unit, note)

@@ -32,10 +32,10 @@ class Demonstration:
 
 @dataclass(frozen=True, slots=True)
 class PromptFile:
-    """The choices of a file; None, or no demonstration, where nothing was chosen.
+    """The contents of a prompt file; None for a setting that was not chosen.
 
     template: text. demonstrations: of all categories, in the order in which they are shown.
-    source: where it was read, for messages.
+    source: the file's path, for messages.
     """
 
     template: str | None = None
@@ -46,7 +46,7 @@ class PromptFile:
     source: str = "the prompt file"
 
     def without(self, *, template: bool, format: bool) -> PromptFile:
-        """The rest of the file where a user named these."""
+        """The file without template or format, where the user named others."""
         return replace(
             self,
             template=None if template else self.template,
@@ -54,7 +54,7 @@ class PromptFile:
         )
 
     def of_category(self, category: str) -> list[tuple[str, Demonstration]]:
-        """Its demonstrations, each after what messages call it. Case makes no difference."""
+        """(name in messages, demonstration) of a category, in any case of letters."""
         wanted = category.casefold()
         return [
             (f"demonstrations[{place}] of {self.source}", one)
@@ -105,7 +105,7 @@ def write_prompt_file(prompt: PromptFile, path: Path) -> None:
 
 
 def _prompt_file(written: Any, source: str) -> PromptFile:
-    """Raises ValueError and TypeError, which name the key."""
+    """Reads a prompt file. Raises ValueError and TypeError, which name the key."""
     if not isinstance(written, dict):
         raise ValueError(f"expected an object with {', '.join(_KEYS)}")
     _check_keys("", written, _KEYS)

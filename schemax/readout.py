@@ -1,4 +1,4 @@
-"""The runtime's output for a document, read as the schema says."""
+"""Reads the runtime's output for a document: texts of slots, values, instances."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
 
 
 def _is_loop(slot: SlotOutput, complete: bool) -> bool:
-    """Tells whether a value that was cut off only repeats itself in the end."""
+    """True if a value that was cut off ends in a loop."""
     is_cut = slot.finish_reason == "length" and not complete
     return is_cut and run_at_end(slot.ids) is not None
 
@@ -212,7 +212,7 @@ def _slot_text(
 
 
 def _of_beams(slot: SlotOutput, kind: SlotKind, compiled: CompiledSchema) -> dict[Any, float]:
-    """The texts of all beams, None for null, and how probable each is; of a list, its literal."""
+    """The probabilities of all beams by text, None for null; lists by their literals."""
     found: dict[Any, float] = {}
     for beam in (slot, *slot.beams):
         raw, complete = compiled.decode_slot(beam.ids)
@@ -249,8 +249,8 @@ def _null_text(output_format: OutputFormat) -> str:
 def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[SlotText | None]:
     """The fields of an output that the model wrote itself, parsed leniently.
 
-    Of an output that was cut off, a field that is missing ran out of budget, and so did one that
-    would have gone on: whose value differs if there is one more character.
+    In an output that was cut off, missing fields ran out of budget, and so did a field whose value
+    differs with one more character.
 
     document: its place among those of its prompt, which share the output if they are stacked.
     """

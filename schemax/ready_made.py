@@ -1,4 +1,4 @@
-"""Documents of ready-made schemas, their demonstrations, and which one a category means."""
+"""Ready-made schemas: their documents and demonstrations, and matching them to categories."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _by_last_words_of(name: str) -> Match | None:
 
 
 def words_of(name: str) -> tuple[str, ...]:
-    """The words that names share which mean the same: without case, plurals and remarks."""
+    """The words of a name without case, plurals and remarks, equal for names of one meaning."""
     text = _TAIL.sub("", _REMARK.sub(" ", folded(name, loose)))
     words = _WORD.findall(text)
     return tuple(_stem(word) for word in words if word != "and")

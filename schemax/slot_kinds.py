@@ -1,4 +1,4 @@
-"""Kinds of a schema's slots, known before a document is read, for reading their outputs."""
+"""Kinds of a schema's slots, by which outputs are read."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from schemax.tokens import SlotSpec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotKind:
-    """A slot, as far as it is known before a document is read.
+    """The kind of a slot, known before a document is read.
 
-    choices: of an attribute that has any, where decoding keeps to them.
-    branches: of such an attribute, the slots that follow it.
-    optional: whether a field may go without a value.
-    is_list: whether one slot holds all of the items of a list.
-    items: of a count, the kinds of an item's slots.
+    choices: the attribute's choices, if decoding keeps to them.
+    branches: the slots that follow a choice.
+    optional: whether the field may go without a value.
+    is_list: whether the slot holds all items of a list.
+    items: the kinds of an item's slots, for a count.
     """
 
     is_typed: bool
@@ -37,8 +37,8 @@ class SlotKind:
 
 @lru_cache(maxsize=128)
 def kinds_of(compiled: CompiledSchema) -> tuple[SlotKind, ...]:
-    """(N,) kinds of slots. What a nested model requires is not optional, since its null would cost
-    the values beside it."""
+    """(N,) kinds of slots. A field that a nested model requires is not optional, since its null
+    would cost the values beside it."""
     leaves = field_tree_of(compiled.schema).leaves
     optional = [
         bool(leaves[a.path].when_null) and may_be_null(a) and not a.two_phase
@@ -82,7 +82,7 @@ def _choices(
 def _kinds_of_items(
     attribute: Attribute, items: Items, compiled: CompiledSchema
 ) -> tuple[SlotKind, ...]:
-    """An item that is no model may be left out, where the list may then be shorter."""
+    """The kinds of an item's slots; an item that is no model is optional if the list may shrink."""
     if attribute.fields:
         optional = [leaf.omittable and not leaf.two_phase for leaf in attribute.fields]
     else:

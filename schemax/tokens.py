@@ -17,11 +17,11 @@ DONE = -1
 """State of a stop table that has met its stop rule."""
 
 TEXT_ENDS, TEXT_UNKNOWN, TEXT_REFUSED = -1, -2, -3
-"""What a token does to a free text, where it does not lead to a state of the table: it is allowed
-and ends the slot; it is allowed, and the table knows no more; it is not allowed."""
+"""The effects of tokens on free text, beside next states: the token ends the slot; it is allowed,
+and leads out of the table; it is not allowed."""
 
 FREE = "free"
-"""State of a text that is bound to its document no longer: it is whole, or it is no text."""
+"""The state of a slot that is no longer bound to its document: its text is whole, or no text."""
 
 FinishReason = Literal["stop", "eos", "length"]
 
@@ -78,16 +78,16 @@ class Grammar(Protocol):
 
 
 class CopyReader(Protocol):
-    """A reader of what slots may copy from a document.
+    """A reader of the texts that slots may copy from a document.
 
-    A state is all that is to be known of what is written: hashable, and nobody else's business.
+    A state stands for the tokens written so far: hashable, and opaque to others.
     """
 
     def begin(self, ids: Sequence[int]) -> Any:
         """The state behind a value's first tokens; `FREE`, or None, as of `after`."""
 
     def after(self, state: Any, token: int) -> Any:
-        """The state behind one more token; `FREE` where all may follow, None if it may not."""
+        """The state behind one more token; `FREE` if all may follow, None if the token may not."""
 
     def allowed(self, state: Any) -> npt.NDArray[np.bool_]:
         """(V,) the tokens that may follow, of which `after` does not return None."""
@@ -97,7 +97,7 @@ class CopySource(Protocol):
     """A document whose text slots copy."""
 
     def reader(self, copying: Any) -> CopyReader:
-        """copying: of a `SlotSpec`. The same object for the same one."""
+        """The reader for a `SlotSpec.copying`; cached."""
 
 
 Role = Literal["first", "item", "branch", "free_text", "wave", "beam"]
@@ -107,7 +107,7 @@ later wave. Of an output also: the value of another beam."""
 
 
 class FollowUps(Protocol):
-    """The slots that follow a slot's value: the items of a list, what a choice could have been."""
+    """The slots that follow a slot's value: the items of a list, choices not taken."""
 
     @property
     def extent(self) -> int:
@@ -129,7 +129,7 @@ class Waves(Protocol):
         """The most position ids that one of these slots needs: its key and its budget."""
 
     def next_wave(self, outputs: tuple[SlotOutput, ...], room: int | None) -> tuple[ChildSlot, ...]:
-        """() if nothing is left to ask. room: position ids for a slot; None without a bound."""
+        """The slots of the next wave; () at the end. room: position ids for a slot; None: any."""
 
     def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
         """(N,) outputs of all waves, in the order of the attributes, items with their lists."""
@@ -139,8 +139,8 @@ class Prior(Protocol):
     """The prior of a slot's choices, whatever its document says."""
 
     def logprobs(self, written: tuple[int, ...], ids: tuple[int, ...]) -> npt.NDArray[np.float64]:
-        """(n,) of n tokens behind those that are written, relative to equal shares: 0 for those
-        that say nothing of the choice."""
+        """(n,) of tokens behind those written, relative to equal shares; 0 for tokens that do not
+        decide between choices."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -287,7 +287,7 @@ class SlotOutput:
 
     @property
     def branches(self) -> tuple[SlotOutput, ...]:
-        """Outputs of what a choice could have been instead."""
+        """Outputs of the choices not taken."""
         return tuple(one for one in self.followed if one.role == "branch")
 
     @property
@@ -297,7 +297,7 @@ class SlotOutput:
 
     @property
     def free_text(self) -> SlotOutput | None:
-        """The output of a choice that was asked for once more, as free text."""
+        """The output of the choice asked as free text; None if it was not."""
         return next((one for one in self.followed if one.role == "free_text"), None)
 
     def __eq__(self, other: object) -> bool:

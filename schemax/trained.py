@@ -26,10 +26,10 @@ EXAMPLES = "examples.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class TrainedWith:
-    """format, decoding, dtype: None where a model says nothing of them.
+    """The settings of a model's training.
 
-    dtype: "bfloat16" for a model that reads as well in it, which a CPU with instructions for it
-    then takes.
+    format, decoding, dtype: None if the model's folder does not name them. dtype: "bfloat16" for a
+    model that is as good in it; a CPU that computes it fast then takes it.
     schemas: category -> JSON Schema document, as `AttrSchema.from_json_schema` reads them. Where
     categories had different formats or templates, their documents name them.
     """
@@ -41,7 +41,7 @@ class TrainedWith:
 
 
 def as_trained(config: DecodingConfig, trained: DecodingConfig | None) -> DecodingConfig:
-    """The decoding of a call; of what the call leaves to the model, as the model's folder says."""
+    """The decoding of a call, completed by the settings of the model's training."""
     if trained is None:
         return config
     unsaid = [name for name in LEFT_TO_MODELS if getattr(config, name) is None]
@@ -49,7 +49,7 @@ def as_trained(config: DecodingConfig, trained: DecodingConfig | None) -> Decodi
 
 
 def read_trained(path: Path) -> TrainedWith:
-    """The content of a file; other keys are ignored. Raises ModelError, naming a broken file."""
+    """Reads a file, ignoring unknown keys. Raises ModelError, naming it, for a broken file."""
     try:
         written = json.loads(path.read_text("utf-8"))
         if not isinstance(written, dict):
@@ -76,7 +76,7 @@ def read_trained(path: Path) -> TrainedWith:
 
 
 def write_trained(trained: TrainedWith, folder: Path) -> None:
-    """Into the folder of a model or an adapter, from where they are loaded with it."""
+    """Writes the settings into the folder of a model or an adapter, which is loaded with them."""
     written = {
         "format": trained.format,
         "decoding": trained.decoding and decoding_name(trained.decoding),

@@ -16,9 +16,8 @@ from schemax.config import LEFT_TO_MODELS, DecodingConfig
 
 
 def as_untrained(config: DecodingConfig, template: TemplateLike | None) -> DecodingConfig:
-    """The decoding with `extractive` and `contextual_calibration`, where it says nothing of these,
-    has slots that are held to their types, and the template asks for values as they stand in the
-    text (`verbatim`)."""
+    """The decoding with `extractive` and `contextual_calibration`, unless it sets them, if slots
+    are constrained and the template asks for values as in the text (`verbatim`)."""
     is_held = config.constrain and config.layout != "autoregressive"
     if not is_held or not _is_verbatim(template):
         return config
