@@ -33,7 +33,7 @@ _LEAST = 1e-300
 
 
 def mean_logprob(item: Extraction[Any]) -> float | None:
-    """The mean over a document's slots of their mean log-probability a token, at least `FLOOR` each.
+    """The mean over a document's slots of the mean log-probability of a token, at least `FLOOR`.
 
     None for an unread document, and for an autoregressive output.
     """
