@@ -580,16 +580,22 @@ def test_threads_share_a_server(
     there = Extractor.from_server(server.url, tokenizer=codec, concurrency=4)
     found: dict[int, Any] = {}
 
+    short = DecodingConfig(k_max=2, max_retries=0, extractive=False)
+    decodings = (None, DecodingConfig(layout="autoregressive", max_retries=0, k_max=4), short, None)
+
+    def row(extractor: Extractor, place: int) -> list[Any]:
+        texts = TITLES[place : place + 1]
+        return written(read(extractor, texts, Word, decoding=decodings[place]))
+
     def work(place: int) -> None:
-        found[place] = written(read(there, TITLES[place : place + 1], Word))
+        found[place] = row(there, place)
 
     threads = [threading.Thread(target=work, args=(place,)) for place in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    right = [written(read(here, TITLES[n : n + 1], Word)) for n in range(4)]
-    assert [found[n] for n in range(4)] == right
+    assert [found[n] for n in range(4)] == [row(here, place) for place in range(4)]
     assert server.most_in_flight <= 4
 
 

@@ -105,7 +105,7 @@ class Request:
     layout: of the slots; first_position: where it begins: right behind the opening.
     budgets: (N,) tokens, retries included.
     digests: (J,) of the documents with the seed in them, for random numbers; see `seeded`.
-    sampling: how tokens are chosen.
+    decoding: the settings that the request is decoded with.
     num_documents: J. places: whose output it is, by the first document's place in the input;
         documents with equal tokens are read once. index: the first slot's number, for traces.
     stop: what ends a slot. answers: (N,) given tokens, or None.
@@ -122,7 +122,7 @@ class Request:
     first_position: int
     budgets: Ints
     digests: tuple[int, ...]
-    sampling: Sampling
+    decoding: DecodingConfig
     stop: StopTable
     answers: tuple[Ids, ...] | None
     places: list[int]
@@ -135,6 +135,11 @@ class Request:
     num_document_tokens: tuple[int, ...] = field(default=(), repr=False)
     watcher: Watcher | None = None
     demonstrations: tuple[Ids, ...] = ()
+
+    @property
+    def sampling(self) -> Sampling:
+        """Tells how tokens are chosen."""
+        return Sampling.of(self.decoding)
 
     @property
     def num_documents(self) -> int:
@@ -221,7 +226,7 @@ def new_request(
         first_position=first,
         budgets=layout.budgets,
         digests=tuple(seeded(digest, config.seed) for digest in prompt.sampling_keys),
-        sampling=Sampling.of(config),
+        decoding=config,
         stop=stop,
         answers=answers,
         places=[place],

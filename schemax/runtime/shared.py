@@ -18,7 +18,7 @@ from schemax.errors import ModelError
 from schemax.runtime.engine import AnyModel, passes
 from schemax.runtime.fork import ForkModel
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.requests import Request, Sampling
+from schemax.runtime.requests import Request
 from schemax.runtime.stream import Filled
 
 THREAD_NAME = "schemax-decoding"
@@ -32,9 +32,9 @@ _MOST_LAYOUTS = 256
 class SharedEngine:
     """Runs a model for calls; its thread lives while there are any.
 
-    Calls of a lane share passes: all calls but those of another `batch_size`, those whose slots see
-    each other's values, and those of another server's settings. Lanes take turns, a pass each; the
-    calls of a lane take turns, a request each.
+    Calls of a lane share passes: all calls but those of another `batch_size`, and those whose slots
+    see each other's values. Lanes take turns, a pass each; the calls of a lane take turns, a
+    request each.
     """
 
     def __init__(self, model: AnyModel) -> None:
@@ -179,7 +179,8 @@ class Call:
         self._changed = threading.Condition(engine.lock)
         self._wake: Callable[[], None] | None = None
         self.config = config
-        self.key: Any = _lane_of(config, elsewhere=not engine.has_passes)
+        # All other settings are a matter of each request.
+        self.key: Any = config.slots, config.batch_size
         self.lane: _Lane | None = None
         self.given: deque[Request] = deque()
         self.in_flight: dict[Request, None] = {}
@@ -327,14 +328,3 @@ class _Taken(Iterator[Request]):
         if request is None:
             raise StopIteration
         return request
-
-
-def _lane_of(config: DecodingConfig, *, elsewhere: bool) -> tuple[Any, ...]:
-    """Settings that the requests of a lane share; elsewhere: where another machine decodes them.
-
-    Here all else is a matter of each slot.
-    """
-    common = config.slots, config.batch_size
-    if not elsewhere:
-        return common
-    return *common, config.layout, config.documents, Sampling.of(config), config.seed

@@ -49,7 +49,7 @@ class ChatModel(RemoteModel):
             "leave `decoding` out, or name the model's `tokenizer` to ask for every field"
         )
 
-    async def fill(self, request: Request, config: DecodingConfig) -> tuple[SlotOutput, ...]:
+    async def fill(self, request: Request) -> tuple[SlotOutput, ...]:
         messages = self._messages([*request.prefix, *request.stem.tolist()])
         last = messages[-1]
         last["content"] = last["content"].removesuffix(self._opening)
@@ -57,7 +57,7 @@ class ChatModel(RemoteModel):
         tokens = max(_FEWEST_TOKENS, int(request.budgets[0]))
         while True:
             left_out = self._left_out.copy()
-            body = self._body(messages, schema, tokens, config)
+            body = self._body(messages, schema, tokens, request.decoding)
             try:
                 return (_output(await self.client.ask("/chat/completions", body)),)
             except ServerError as error:

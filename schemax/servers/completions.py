@@ -50,14 +50,12 @@ class CompletionsModel(RemoteModel):
             "own; use the layouts 'branched' (the preset 'isolated') or 'autoregressive'"
         )
 
-    async def fill(self, request: Request, config: DecodingConfig) -> tuple[SlotOutput, ...]:
+    async def fill(self, request: Request) -> tuple[SlotOutput, ...]:
         filling = Filling(request, follows_branches=False)
-        await self._slots(filling, filling.slots, config)
+        await self._slots(filling, filling.slots)
         return filling.outputs
 
-    async def _slots(
-        self, filling: Filling, slots: Sequence[AskedSlot], config: DecodingConfig
-    ) -> None:
+    async def _slots(self, filling: Filling, slots: Sequence[AskedSlot]) -> None:
         """Fills slots and all that follow.
 
         The first one goes ahead, so that the others find in the cache what it has read.
@@ -67,7 +65,7 @@ class CompletionsModel(RemoteModel):
         tasks: list[asyncio.Task[None]] = []
         try:
             for slot in slots:
-                tasks.append(asyncio.create_task(self._slot(filling, slot, config)))
+                tasks.append(asyncio.create_task(self._slot(filling, slot)))
                 if len(tasks) == 1 or self.served.slots is not None:
                     await tasks[-1]
             await asyncio.gather(*tasks)
@@ -75,7 +73,7 @@ class CompletionsModel(RemoteModel):
             for task in tasks:
                 task.cancel()
 
-    async def _slot(self, filling: Filling, slot: AskedSlot, config: DecodingConfig) -> None:
+    async def _slot(self, filling: Filling, slot: AskedSlot) -> None:
         """Fills a slot, and those that follow."""
         request = filling.request
         head = (*request.prefix, *request.stem.tolist(), *slot.key)
@@ -84,16 +82,16 @@ class CompletionsModel(RemoteModel):
             request.stop,
             slot.budget,
             self._automata,
-            ends_at_stops=config.layout == "autoregressive",
+            ends_at_stops=request.decoding.layout == "autoregressive",
             read=request.stem.tolist() if request.retries else None,
         )
         choices = slot.spec.follow_ups
         grammar = gbnf(choices.choices) if isinstance(choices, Branches) else None
         while (ask := writer.ask) is not None:
-            body = self._body(head, ask, grammar, slot, config)
+            body = self._body(head, ask, grammar, slot, request.decoding)
             writer.take(self._vocabulary.answer(await self.client.ask("/completions", body)))
             grammar = None  # which is of a whole value
-        await self._slots(filling, filling.end(slot, writer.output), config)
+        await self._slots(filling, filling.end(slot, writer.output))
 
     def _body(
         self, head: Ids, ask: Ask, grammar: str | None, slot: AskedSlot, config: DecodingConfig

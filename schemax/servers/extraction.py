@@ -69,8 +69,9 @@ class ExtractionModel(RemoteModel):
             raise ModelError(refusal)
         return _compiled(schema, self.codec, config)
 
-    async def fill(self, request: Request, config: DecodingConfig) -> tuple[SlotOutput, ...]:
+    async def fill(self, request: Request) -> tuple[SlotOutput, ...]:
         (message,) = self._messages([*request.prefix, *request.stem.tolist()])
+        config = request.decoding
         sampling = {name: getattr(config, name) for name in _SAMPLING}
         body = {
             "schema": request.layout.specs[0].json_schema,

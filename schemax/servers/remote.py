@@ -79,7 +79,7 @@ class RemoteModel(ABC):
     def _refusal(self, config: DecodingConfig) -> str | None: ...
 
     @abstractmethod
-    async def fill(self, request: Request, config: DecodingConfig) -> tuple[SlotOutput, ...]:
+    async def fill(self, request: Request) -> tuple[SlotOutput, ...]:
         """The slots of a request, in the client's thread. Raises ServerError."""
 
     def misfit(self, size: PromptSize) -> str | None:
@@ -121,7 +121,7 @@ class RemoteModel(ABC):
                     if not isinstance(item, Request):
                         found.append(item)
                         continue
-                    future = self.client.start(self._filled(item, config))
+                    future = self.client.start(self._filled(item))
                     under_way[future] = item
                     future.add_done_callback(done.put)
                 gone = set(cancelled)
@@ -141,9 +141,9 @@ class RemoteModel(ABC):
             for future in under_way:
                 future.cancel()
 
-    async def _filled(self, request: Request, config: DecodingConfig) -> Filled:
+    async def _filled(self, request: Request) -> Filled:
         try:
-            return request, await self.fill(request, config)
+            return request, await self.fill(request)
         except ServerError as error:
             return request, DocumentOutput((), 0, str(error), is_gone=error.is_gone)
 
