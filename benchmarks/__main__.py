@@ -28,9 +28,10 @@ from schemax.cli import Verbs
 from schemax.commands import bench as command
 from schemax.commands import bench_options as shared
 from schemax.commands import options
-from schemax.commands.console import plain_warnings, refused_settings, show, table
+from schemax.commands.console import plain_warnings, refused_settings
 from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.messages import say
+from schemax.terminal import show, table
 
 app = typer.Typer(
     name="python -m benchmarks",

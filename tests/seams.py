@@ -34,7 +34,7 @@ _PLACES = {
     "ids that are known": ["io.summary._MOST_KNOWN"],
     "kinds of errors that are counted": ["io.summary._MOST_COUNTED"],
     # commands
-    "categories of a column": ["commands.automatic._MOST_CATEGORIES"],
+    "categories of a column": ["auto_schemas._MOST_CATEGORIES"],
     "seconds of the demo's baseline": ["diagnosis.listings._BASELINE_SECONDS"],
     "cost of a listing": ["diagnosis.listings._cost"],
 }

@@ -12,16 +12,10 @@ import typer
 
 from schemax.commands import options
 from schemax.commands.bench_options import Compared, Given, Output
-from schemax.commands.console import (
-    UsageError,
-    listed,
-    plain_warnings,
-    refused_settings,
-    show,
-    table,
-)
+from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings
 from schemax.commands.option_groups import verb
 from schemax.messages import say
+from schemax.terminal import show, table
 
 if TYPE_CHECKING:
     from schemax.benchmark.compare import Comparison

@@ -1,21 +1,14 @@
-"""Output of commands: results on stdout, and on stderr one line each, never a traceback."""
+"""Errors and warnings of commands: one line each on stderr, never a traceback."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, TypeVar
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import Any
 
 from schemax.errors import SchemaxError
 from schemax.messages import one_line, say
-
-Item = TypeVar("Item")
 
 
 class UsageError(SchemaxError):
@@ -25,43 +18,6 @@ class UsageError(SchemaxError):
 def listed(text: str) -> list[str]:
     """The names in the value of an option, separated by commas."""
     return [name for part in text.split(",") if (name := part.strip())]
-
-
-def table(
-    items: Iterable[Item], columns: Mapping[str, Callable[[Item], Any]], *, left: int = 1
-) -> Table:
-    """A row per item, a cell per column; the first few columns stand left, figures right.
-
-    Floats get three digits behind the point, and None is a dash.
-    """
-    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for place, name in enumerate(columns):
-        justify: Literal["left", "right"] = "left" if place < left else "right"
-        made.add_column(Text(name), justify=justify, overflow="fold")
-    for item in items:
-        made.add_row(*(Text(_cell(of(item))) for of in columns.values()))
-    return made
-
-
-def _cell(value: Any) -> str:
-    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
-
-
-_USUAL_WIDTH = 80
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError  # for the command line to end as it does everywhere
-
-
-def show(*parts: str | Table) -> None:
-    """Tables and texts on stdout. Raises BrokenPipeError where nobody reads stdout."""
-    console = _Console()
-    if not console.width:  # COLUMNS=0, or a terminal that does not know its width
-        console.width = _USUAL_WIDTH
-    for part in parts:
-        print(part) if isinstance(part, str) else console.print(part)
 
 
 @contextmanager

@@ -11,13 +11,14 @@ from typing import Any
 from rich.console import Console
 
 from schemax.commands import options
-from schemax.commands.console import UsageError, plain_warnings, refused_settings, table
+from schemax.commands.console import UsageError, plain_warnings, refused_settings
 from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.discovery.discover import FoundAttribute, as_json, discovered
 from schemax.documents import Shown
 from schemax.io.readers import InputFiles
 from schemax.messages import say
 from schemax.ready_made import match_of
+from schemax.terminal import table
 
 _MOST_LEFT_OUT = 20
 

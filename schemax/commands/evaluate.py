@@ -11,7 +11,6 @@ from typer import echo
 
 from schemax.commands import options
 from schemax.commands.console import UsageError, listed, plain_warnings
-from schemax.commands.evaluate_tables import show_comparison, show_runs
 from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.evaluation.comparison import compare
 from schemax.evaluation.datasets import dataset
@@ -20,7 +19,9 @@ from schemax.evaluation.judge import JudgeForm
 from schemax.evaluation.measure import ALONE, setting_of
 from schemax.evaluation.plots import check_picture, plot_reliability
 from schemax.evaluation.runs import check_alike, read_run
+from schemax.evaluation.tables import comparison_shown, runs_shown
 from schemax.messages import say
+from schemax.terminal import show
 
 
 class Report(Options):
@@ -119,7 +120,7 @@ def evaluate(given: Given) -> None:
         echo(json.dumps(rows, indent=2))
     else:
         setting = "\n".join(dict.fromkeys(map(setting_of, models.values())))
-        show_runs(runs, comparisons, setting, by=given.by)
+        show(*runs_shown(runs, comparisons, setting, by=given.by))
     if (picture := given.reliability) is not None:
         known = [(run.name, one) for run in runs if (one := run.reliability) is not None]
         if known:
@@ -146,4 +147,4 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
         sides = {side: {"file": file, "decoding": run.name} for side, file, run in runs}
         echo(json.dumps(sides | asdict(found), indent=2))
     else:
-        show_comparison(found, *names)
+        show(*comparison_shown(found, *names))

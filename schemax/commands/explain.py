@@ -15,7 +15,7 @@ from rich.console import Console
 
 from schemax.attributes import settings_of
 from schemax.commands import options
-from schemax.commands.console import plain_warnings, refused_settings, show, table
+from schemax.commands.console import plain_warnings, refused_settings
 from schemax.commands.option_groups import option, verb
 from schemax.compiler.prompt import DEFAULT_TEMPLATE
 from schemax.declarations import read_schema
@@ -23,6 +23,7 @@ from schemax.diagnosis.contract import contract_of
 from schemax.diagnosis.visibility import lines
 from schemax.evaluation.shots import few_shot
 from schemax.prompt_file import read_prompt_file
+from schemax.terminal import show, table
 
 _SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
 

@@ -14,8 +14,8 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand
 
+from schemax.auto_schemas import AUTO, matches_shown, schemas_by_category
 from schemax.calls import Options
-from schemax.commands.automatic import AUTO, schemas_by_category
 from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings
 from schemax.commands.extract_options import Given
 from schemax.commands.option_groups import verb
@@ -40,6 +40,7 @@ from schemax.report.overview import facts_of
 from schemax.report.table import add_table
 from schemax.results import Extraction
 from schemax.schema import AttrSchema
+from schemax.terminal import show
 
 _MOST_TOLD = 20
 
@@ -111,7 +112,9 @@ def extract(context: typer.Context, given: Given) -> None:
             keep = kept_for(by, keep, schemas)
         source = source_of(given.input, wanted, given.limit, shard, keep)
         if is_auto:
-            schemas = schemas_by_category(source, str(category), quiet=quiet)
+            schemas, matches = schemas_by_category(source, str(category))
+            if not quiet:
+                show(*matches_shown(matches), on_stderr=True)
             keep = kept_for(by, keep, schemas)
             source = source_of(given.input, wanted, given.limit, shard, keep)
         wanted["examples"] = few_shot(given.examples, schemas)

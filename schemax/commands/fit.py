@@ -7,7 +7,7 @@ from copy import copy
 from pathlib import Path
 
 from schemax.commands import options
-from schemax.commands.console import UsageError, plain_warnings, show
+from schemax.commands.console import UsageError, plain_warnings
 from schemax.commands.option_groups import argument, option, verb
 from schemax.compiler.prompt import load_template, template_source
 from schemax.evaluation.datasets import as_shown, dataset, schemas_for
@@ -15,6 +15,7 @@ from schemax.evaluation.schemas import as_declared
 from schemax.interrupts import terminable
 from schemax.messages import say
 from schemax.prompt_file import write_prompt_file
+from schemax.terminal import show
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from schemax.attributes import settings_of
 from schemax.commands import options
-from schemax.commands.console import UsageError, plain_warnings, refused_settings, show, table
+from schemax.commands.console import UsageError, plain_warnings, refused_settings
 from schemax.commands.option_groups import argument, option, verb
 from schemax.declarations import read_schema
 from schemax.evaluation.shots import few_shot
 from schemax.io.first import first_document
 from schemax.messages import counted, say
+from schemax.terminal import show, table
 
 _TOKENS = 24  # characters of a cell
 

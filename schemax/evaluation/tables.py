@@ -1,12 +1,13 @@
-"""Output of `schemax evaluate`: tables of scores, and how two runs differ."""
+"""Tables of scores, and how two runs differ, as `schemax evaluate` shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
-from schemax.commands.console import show, table
+from rich.table import Table
+
 from schemax.evaluation.comparison import Comparison, Paired
 from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.judge import agreement
@@ -14,56 +15,56 @@ from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability
 from schemax.evaluation.runs import EvaluationRun, Judged
 from schemax.messages import counted, some_of
+from schemax.terminal import Columns, table
 
-Columns: TypeAlias = dict[str, Callable[[Any], Any]]
 
-
-def show_runs(
+def runs_shown(
     runs: Sequence[EvaluationRun], comparisons: Sequence[Comparison], setting: str, *, by: str
-) -> None:
-    """Everything about runs on the same products; comparisons of the later ones with the first.
+) -> Iterator[str | Table]:
+    """Yields everything about runs on the same documents.
 
-    by: "attribute" or "confidence" shows more of these.
+    comparisons: of the later runs with the first. by: "attribute" or "confidence" adds tables.
     """
-    show(f"{counted(len(runs[0].examples), 'document')}; {setting}")
+    yield f"{counted(len(runs[0].examples), 'document')}; {setting}"
     reliability = [(run.name, run.reliability) for run in runs]
-    costs = _COSTS if runs[0].dollars_per_hour is None else _COSTS | _DOLLARS
+    costs = _COSTS if runs[0].dollars_per_hour is None else {**_COSTS, **_DOLLARS}
     ends = table(runs, _ENDS)
-    show(table(runs, _QUALITY), table(runs, costs), ends, table(reliability, _RELIABILITY))
+    yield from (table(runs, _QUALITY), table(runs, costs), ends, table(reliability, _RELIABILITY))
     categories = runs[0].scores.by_category
     if len(categories) > 1:
-        columns: Columns = {"category": lambda name: name}
+        columns: dict[str, Any] = {"category": lambda name: name}
         for run in runs:
             f1 = {name: score.f1 for name, score in run.scores.by_category.items()}
             columns[run.name] = f1.get
-        show("F1 by category", table(categories, columns))
+        yield from ("F1 by category", table(categories, columns))
     for run, (name, found) in zip(runs, reliability, strict=True):
         if by == "attribute":
             scores = run.scores.by_attribute.items()
-            show(f"Attributes, {name}", table(scores, _ATTRIBUTES, left=2))
+            yield from (f"Attributes, {name}", table(scores, _ATTRIBUTES, left=2))
         if by == "confidence" and found is not None:
-            show(f"Confidence, {name}", table(found.bins, _BINS), table(found.curve, _CURVE))
+            yield from (f"Confidence, {name}", table(found.bins, _BINS), table(found.curve, _CURVE))
     if judged := [(run, one) for run in runs for one in run.judged]:
-        show("LLM judge", table(judged, _JUDGED), table(judged, _AGREEMENT))
+        yield from ("LLM judge", table(judged, _JUDGED), table(judged, _AGREEMENT))
     for run, comparison in zip(runs[1:], comparisons, strict=True):
-        show_comparison(comparison, runs[0].name, run.name)
+        yield from comparison_shown(comparison, runs[0].name, run.name)
 
 
-def show_comparison(comparison: Comparison, first: str, second: str) -> None:
-    """Shows the differences of the second from the first, in sentences."""
+def comparison_shown(comparison: Comparison, first: str, second: str) -> Iterator[str]:
+    """Yields the differences of the second run from the first, as sentences."""
     products = comparison.differing_products
     low, high = comparison.differing_share_interval
     pairs, documents = (
         counted(comparison.pairs, "pair"),
         counted(comparison.products, "document"),
     )
-    show(
+    yield (
         f"{second} against {first}: {comparison.differing_pairs} of {pairs} differ, in "
         f"{len(products)} of {documents} ({low:.1%} to {high:.1%})"
     )
     if products:
-        show(f"  documents: {some_of(products)}")
-    show(f"  F1: {_sentence(comparison.protocol)}", f"  strict F1: {_sentence(comparison.strict)}")
+        yield f"  documents: {some_of(products)}"
+    yield f"  F1: {_sentence(comparison.protocol)}"
+    yield f"  strict F1: {_sentence(comparison.strict)}"
 
 
 def _quality(run: EvaluationRun, *, strict: bool) -> str:
