@@ -15,6 +15,7 @@ from schemax.extractor import Extractor
 pytest.importorskip("uvicorn")
 
 
+@pytest.mark.slow
 def test_every_request_is_answered(saved_model: Path) -> None:
     extractor = Extractor.from_pretrained(saved_model, device="cpu")
     with served_app(extractor) as port:

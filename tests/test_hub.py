@@ -99,6 +99,7 @@ def test_what_is_in_the_cache_is_loaded_without_the_hub(loaded: Mapping[str, Any
     assert found["seconds"] < SOON
 
 
+@pytest.mark.slow
 def test_names_that_the_hub_cannot_have_are_refused_without_asking(
     loaded: Mapping[str, Any],
 ) -> None:

@@ -139,7 +139,7 @@ def test_a_new_delta_table_is_divided_and_a_whole_one_read(run: Run, tmp_path: P
     assert (result.exit_code, "divided into partitions" in result.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("moment", slow_but({"commit", "committed"}, MOMENTS))
+@pytest.mark.parametrize("moment", slow_but({"commit"}, MOMENTS))
 def test_a_killed_run_adds_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, moment: str
 ) -> None:

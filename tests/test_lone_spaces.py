@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 import tokenizers
 from completions_server import served
-from conftest import DATA, TITLES, combinations, tiny_model
+from conftest import DATA, TITLES, combinations, slow_but, tiny_model
 from decoding import assert_right, outputs_of
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
@@ -105,7 +105,7 @@ def test_a_tokenizer_that_cuts_quotes_off_may_open_texts() -> None:
 FOLDERS = sorted((DATA / "tokenizers").glob("*/"))
 
 
-@pytest.mark.parametrize("name", ["json", "yaml", "xml"])
+@pytest.mark.parametrize("name", slow_but({"json"}, ["json", "yaml", "xml"]))
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_every_value_can_be_written_as_the_tokenizer_cuts_it(folder: Any, name: str) -> None:
     codec = load_codec(folder)

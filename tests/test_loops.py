@@ -164,6 +164,7 @@ def test_forks_end_loops_too(codec: TextCodec) -> None:
             assert slot.ids[:count] == first.ids[:count]
 
 
+@pytest.mark.slow
 def test_servers_end_loops_too_and_fields_say_so(codec: TextCodec) -> None:
     model = short_sighted(codec)
     # Servers hold no text to its document.

@@ -105,7 +105,7 @@ def test_neighbours_change_nothing(
 
 
 def first_logits(model: DecoderModel, prompt: PromptIds, key: Sequence[int]) -> torch.Tensor:
-    """transformers' own forward pass, under a mask that is written down token by token."""
+    """transformers' own forward pass, under a mask that says which token sees which."""
     ids, positions, blocks = list(prompt.instruction), list(range(len(prompt.instruction))), []
     blocks += [0] * len(ids)
     behind = end = len(ids)
@@ -118,10 +118,8 @@ def first_logits(model: DecoderModel, prompt: PromptIds, key: Sequence[int]) -> 
     ids += own
     positions += range(end, end + len(own))
     blocks += [-1] * len(own)
-    mask = torch.zeros(1, 1, len(ids), len(ids), dtype=torch.bool)
-    for query, mine in enumerate(blocks):
-        for place in range(query + 1):
-            mask[0, 0, query, place] = mine == -1 or blocks[place] in (0, mine)
+    mine, others = torch.tensor(blocks)[:, None], torch.tensor(blocks)
+    mask = ((mine == -1) | (others == 0) | (others == mine)).tril()[None, None]
     with torch.no_grad():
         found = model.model(
             input_ids=torch.tensor([ids]),

@@ -62,6 +62,7 @@ def test_pages_are_asked_in_every_way(asker: Asker, backend: Tokenizer) -> None:
         assert any(words in text for text in prompts)
 
 
+@pytest.mark.slow
 def test_batches_hold_no_more_tokens_than_they_may(asker: Asker) -> None:
     stream = batches(asker, 700, random.Random(0))
     layouts = set()

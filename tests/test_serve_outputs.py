@@ -188,6 +188,7 @@ def test_a_number_that_is_no_json_is_refused(url: str) -> None:
     assert (done.status_code, "no JSON" in done.text) == (400, True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
 def test_schemas_of_strangers_are_kept_within_bounds(url: str) -> None:
     """Each new pattern is an automaton of thousands of states, in several engines."""

@@ -207,6 +207,7 @@ def test_requests_of_a_document_share_what_the_cache_keeps(
     assert any('"4K' in found["grammar"] for found in grammars)
 
 
+@pytest.mark.slow
 def test_a_server_of_slots_is_asked_for_one_document_after_another(
     server: CompletionsServer, here: Extractor, codec: TextCodec
 ) -> None:

@@ -110,7 +110,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     ("error", "said"),
     [
         (NoCredentials("Unable to locate credentials"), "NoCredentials: Unable to locate credent"),
-        (OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)), "Connection refused"),
+        pytest.param(
+            OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)),
+            "Connection refused",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_whatever_a_store_refuses_is_one_line(
