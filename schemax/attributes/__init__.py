@@ -1,6 +1,6 @@
-"""Declarations become attributes: annotations, constraints, settings, JSON Schema documents.
+"""Attributes of declarations: from annotations, constraints, settings, JSON Schema documents.
 
-Nothing here knows prompts, formats or models, and nothing imports torch.
+The package knows no prompts, formats or models, and never imports torch.
 """
 
 from schemax.attributes.attribute import Attribute

@@ -1,4 +1,4 @@
-"""Fields that look at others: which leaves stand before which, and in which waves they are read."""
+"""Dependent fields: the leaves that each leaf depends on, and the waves in which they are read."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Path = tuple[str, ...]
 
 
 def resolved(paths: Sequence[Path], named: Sequence[Sequence[Path]]) -> list[tuple[Path, ...]]:
-    """(N,) the leaves that each of (N,) leaves looks at, in order, those beside it last.
+    """(N,) the leaves that each leaf depends on, in order, leaves of its own group last.
 
-    named: (N,) paths of what the declaration names: leaves, and models for all leaves in them.
-    Raises Misplaced for an unknown name, a leaf that looks at itself, and a circle.
+    named: (N,) the paths that the declaration names: leaves, and models for all leaves in them.
+    Raises Misplaced for an unknown name, a leaf that depends on itself, and a cycle.
     """
     found = []
     for path, wanted in zip(paths, named, strict=True):
@@ -34,8 +34,8 @@ def resolved(paths: Sequence[Path], named: Sequence[Sequence[Path]]) -> list[tup
                     path, f"after names {'.'.join(name)!r}, which is the field itself; remove it"
                 )
             leaves.update(dict.fromkeys(inside))
-        # In the order of the declaration, but for those of the leaf's own group, which thus stays
-        # in one piece.
+        # In declaration order, except that leaves of the leaf's own group come last, so that the
+        # group stays in one piece.
         near = sorted(filter(leaves.__contains__, paths), key=lambda leaf: _shared(leaf, path))
         found.append(tuple(near))
     waves_of(paths, found)
@@ -43,7 +43,7 @@ def resolved(paths: Sequence[Path], named: Sequence[Sequence[Path]]) -> list[tup
 
 
 def waves_of(paths: Sequence[Path], after: Sequence[Sequence[Path]]) -> list[int]:
-    """(N,) the wave in which each leaf is read, from 1 on. Raises Misplaced for a circle."""
+    """(N,) the wave in which each leaf is read, from 1 on. Raises Misplaced for a cycle."""
     sorter = TopologicalSorter(dict(zip(paths, after, strict=True)))
     try:
         sorter.prepare()
@@ -62,7 +62,7 @@ def waves_of(paths: Sequence[Path], after: Sequence[Sequence[Path]]) -> list[int
 
 
 class Misplaced(UnsupportedType):
-    """An `UnsupportedType` at a leaf. path: of the leaf."""
+    """An `UnsupportedType` at a leaf. path: the leaf's path."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(reason)
@@ -70,7 +70,7 @@ class Misplaced(UnsupportedType):
 
 
 def _shared(path: Path, other: Path) -> int:
-    """Counts the groups that are around both."""
+    """The number of groups that enclose both leaves."""
     depth = 0
     for mine, theirs in zip(path[:-1], other[:-1], strict=False):
         if mine != theirs:

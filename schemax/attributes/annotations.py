@@ -1,4 +1,4 @@
-"""Annotations: each becomes a `FieldType`, scalars, nested classes, lists, or is refused."""
+"""Turns annotations into `FieldType`s of scalars, nested classes and lists, or refuses them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _bare_type(annotation: Any, bare: Any) -> FieldType:
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
-    """The annotation without `Annotated`, `NewType` and aliases; what stood in the `Annotated`."""
+    """The annotation without `Annotated`, `NewType` and aliases, and the metadata."""
     metadata: list[Any] = []
     while True:
         if get_origin(annotation) is Annotated:
@@ -134,7 +134,7 @@ def _tuple_type(arguments: tuple[Any, ...]) -> FieldType:
         return _list_type(arguments[0] if arguments else Any)
     if len(arguments) > MOST_MEMBERS:
         raise UnsupportedType(f"a tuple of more than {MOST_MEMBERS} values is not supported")
-    # None in one place of a tuple is no value of another place.
+    # None may be allowed at one place of a tuple, but not at another.
     items = [_list_type(argument) for argument in arguments]
     if any(item.models for item in items) or any(map(allows_none, arguments)):
         raise UnsupportedType(
@@ -159,7 +159,7 @@ def _mapping_type(arguments: tuple[Any, ...]) -> FieldType:
         )
     if keys.kind is None or keys.is_list or keys.nullable:
         raise UnsupportedType("the keys of a dict must be text or another scalar; use dict[str, X]")
-    # `Any` is for type checkers, which know of no class whose fields are computed.
+    # `Any` is for type checkers, which know no class with computed fields.
     fields: Any = {"key": key, "value": value}
     pair: Any = typing_extensions.TypedDict("Pair", fields)  # type: ignore[misc]
     return FieldType(is_list=True, models=(pair,), is_mapping=True)
@@ -175,12 +175,12 @@ def _list_type(item: Any) -> FieldType:
         raise UnsupportedType(
             "a list of lists is not supported; declare a list of scalars or of models"
         )
-    # A list without None is a valid list of optional items, so None is not offered.
+    # A list without None is a valid list of optional items, so items are never null.
     return replace(field_type, is_list=True, nullable=False)
 
 
 def _other_kind(annotation: Any, bare: Any) -> Kind:
-    """The kind of a type that only Pydantic knows, by its JSON Schema."""
+    """The kind of a type that Pydantic alone knows, by its JSON Schema."""
     if isinstance(bare, (str, ForwardRef)):
         name = bare if isinstance(bare, str) else bare.__forward_arg__
         raise UnsupportedType(
@@ -224,7 +224,7 @@ def _type_name(bare: Any) -> str:
 
 
 def annotation_of(field: FieldInfo) -> Any:
-    """The annotation with the metadata that Pydantic took out of a surrounding `Annotated`."""
+    """The annotation with the metadata that Pydantic split off the `Annotated`."""
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
 
 

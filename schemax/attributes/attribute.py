@@ -1,4 +1,4 @@
-"""`Attribute`: what is asked for."""
+"""`Attribute`, a leaf of a declaration."""
 
 from __future__ import annotations
 
@@ -13,34 +13,33 @@ from schemax.scalars import SCALARS, Scalar
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A leaf of a declaration: what is asked for, and in which form.
+    """A leaf of a declaration: a value to read, with its name, type and constraints.
 
     path: Python field names from the root, ("dimensions", "width").
-    labels: what the model is shown at each level: the title, else the name with spaces.
-    description: of the field, else of the closest nested model's field around it.
+    labels: the names that the model is shown, by level: the title, else the name with spaces.
+    description: the field's, else the closest enclosing field's.
     examples: as text.
     kind: of the value; for lists, of an item. "model" only for lists.
     choices: texts of the members of a Literal or Enum, else ().
     choice_values: the Python values behind `choices`: a Literal's values, an Enum's members.
-    is_list: whether the value is a list, set or tuple of such items.
-    two_phase: whether such a list is read in two phases: how many items, then all of them at once.
+    is_list: whether the value is a list, set or tuple of items of the kind.
+    two_phase: whether the list is read in two phases: its length, then all items at once.
     fields: the leaves of an item that is a nested model, with paths and labels from the item on.
-    nullable: whether None is allowed for this leaf or for a nested model around it.
-    required: whether the leaf has no default; says nothing of the nested models around it.
-    k_max: token budget named by the field, else by the closest nested model's field around it.
-    omittable: whether the leaf, or a nested model around it, is nullable or has a default.
+    nullable: whether None is allowed for the leaf or for an enclosing model.
+    required: whether the leaf itself, whatever encloses it, has no default.
+    k_max: the token budget of the field, else of the closest enclosing field.
+    omittable: whether the leaf, or an enclosing model, is nullable or has a default.
     constraints: (keyword, value) pairs, most of them JSON Schema's: see `attributes.constraints`.
-    unit: of a number, of which the description tells.
-    strict: whether the leaf, or a nested model around it, takes literals alone.
-    extractive: whether its texts must stand in the document, as the leaf or a nested model around
-        it says; None leaves that to the decoding.
-    members: of a "union", the scalars that a value may be; positions: of a tuple of different
-        types, what stands at each place.
-    is_mapping: whether the list is the pairs of a dict, whose `fields` are "key" and "value".
-    is_one_or_several: whether one item of the list is given as it is, without the list.
-    kinds: of what asks which model of a union is meant, the models of its choices, in order.
-    after: paths of the leaves whose values stand before this one's key, in order.
-    misfits: what a user should know of its default and examples. Values do not depend on it.
+    unit: of a number; the description names it.
+    strict: whether the leaf, or an enclosing model, takes literals alone.
+    extractive: whether texts must stand in the document, as declared for the leaf or an enclosing
+        model; None leaves the choice to the decoding.
+    members: the scalars of a "union"; positions: the types of a tuple of different types, by place.
+    is_mapping: whether the list holds the pairs of a dict; `fields` are then "key" and "value".
+    is_one_or_several: whether a single item is given as itself, without the list.
+    kinds: the models that the choices stand for, in order, if the leaf asks for a union's member.
+    after: paths of the leaves whose values precede this leaf's key, in order.
+    misfits: warnings about the default and examples; values do not depend on them.
     """
 
     path: tuple[str, ...]
@@ -71,17 +70,17 @@ class Attribute:
 
     @property
     def is_kind(self) -> bool:
-        """True if it asks which model of a union is meant."""
+        """True if the leaf asks for the member of a union of models."""
         return bool(self.kinds)
 
     @property
     def scalar(self) -> Scalar | None:
-        """The scalar of its kind; None for unions, whose variants have one each, and models."""
+        """The scalar of the kind; None for unions, whose variants have one each, and models."""
         return SCALARS.get(self.kind)
 
     @property
     def is_text(self) -> bool:
-        """True if its values are words of the document."""
+        """True if values are words of the document."""
         return self.scalar is not None and self.scalar.is_text
 
     @property
@@ -90,12 +89,12 @@ class Attribute:
 
     @property
     def is_sure(self) -> bool:
-        """True if its slot writes one of known words, a choice or yes and no."""
+        """True if the slot writes one of known words: a choice, or yes or no."""
         return self.scalar is not None and self.scalar.is_sure
 
     @property
     def variants(self) -> tuple[Attribute, ...]:
-        """The scalars of a union, each as an attribute; of anything else the attribute itself."""
+        """The scalars of a union, each as an attribute; for other kinds the attribute itself."""
         return tuple(map(self._as, self.members)) or (self,)
 
     @property
@@ -116,10 +115,10 @@ class Attribute:
 
     @property
     def name(self) -> str:
-        """The dotted path, "dimensions.width"."""
+        """The dotted path, such as "dimensions.width"."""
         return self.path[0] if len(self.path) == 1 else ".".join(self.path)
 
     @property
     def label(self) -> str:
-        """The name that the model is shown for the leaf itself."""
+        """The name of the leaf itself that the model is shown."""
         return self.labels[-1]

@@ -1,4 +1,4 @@
-"""Attributes: what a declaration asks for, one per leaf of a Pydantic model."""
+"""Compiles declarations into attributes, one per leaf of a Pydantic model."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from schemax.errors import SchemaError
 MOST_REFUSALS = 100
 _NOTHING = "asks for nothing; declare at least one field that is no model within the model"
 MOST_ATTRIBUTES = 2_000
-"""Leaves of a declaration. Models within models can have far more than their text shows."""
+"""The most leaves of a declaration. Nested models can have far more than their text shows."""
 
 
 def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
-    """The leaves of a class in declaration order, nested ones flattened.
+    """Returns the leaves of a class in declaration order, nested models flattened.
 
-    Raises SchemaError, with class and dotted field, for what cannot be compiled.
+    Raises SchemaError, with class and dotted field, for a field that cannot be compiled.
     """
     require_model(model)
     outer = _Outer(model.__name__, itertools.count(1))
@@ -60,7 +60,7 @@ def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
 
 
 def refusals_of(model: type[Any]) -> list[SchemaError]:
-    """All that `compile_attributes` refuses in a class; of more than a hundred faults the first."""
+    """The faults for which `compile_attributes` refuses a class, `MOST_REFUSALS` at most."""
     refused: list[SchemaError] = []
     outer = _Outer(model.__name__, itertools.count(1), refused)
     try:
@@ -74,11 +74,11 @@ def refusals_of(model: type[Any]) -> list[SchemaError]:
 
 @dataclass(frozen=True, slots=True)
 class _Outer:
-    """The way from the root to a nested model, and what its leaves take over from it.
+    """The path from the root to a nested model, and the settings that its leaves inherit.
 
-    count: of the leaves of the whole declaration, and of the nested models.
-    refused: where faults are collected; None has the first one raised.
-    models: those around it, itself the last.
+    count: counts the leaves and nested models of the whole declaration.
+    refused: collects faults; None: the first fault is raised.
+    models: the enclosing models, outermost first, with the model itself.
     """
 
     root: str
@@ -98,7 +98,7 @@ class _Outer:
 
 
 def _top(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
-    """The leaves of a declaration: a class, or a RootModel of one class or several."""
+    """Yields the leaves of a declaration: a class, or a RootModel of one class or several."""
     if not issubclass(model, RootModel):
         return _leaves(model, outer)
     try:
@@ -144,7 +144,7 @@ def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
                 continue
             _count(outer)
             if field_type.is_list:
-                # Each item is there, whatever may stand in the place of the list.
+                # Items are never null or omitted, even where the list may be.
                 item = replace(inner, nullable=False, omittable=False, after=())
                 below = _with_after(tuple(_below(field_type, item)), item)
                 if not below and not outer.refused:
@@ -170,7 +170,7 @@ def _refuse(error: SchemaError, place: _Outer) -> None:
 
 
 def _below(field_type: FieldType, place: _Outer) -> Iterator[Attribute]:
-    """The leaves of a nested class; of a union of such, with the slot that asks for its kind."""
+    """Yields the leaves of a nested class, or of a union of classes with the leaf for its kind."""
     if len(field_type.models) == 1:
         return _leaves(field_type.models[0], place)
     kinds = kinds_of(field_type.models)
@@ -256,10 +256,10 @@ def _leaf(
 
 
 def _with_after(leaves: tuple[Attribute, ...], outer: _Outer) -> tuple[Attribute, ...]:
-    """The leaves of a root or of an item, which look at none outside it."""
+    """The leaves of a root or an item, with `after` resolved within the root or item."""
     if not any(leaf.after for leaf in leaves):
         return leaves
-    # A refused field may be looked at: it is refused once.
+    # Other fields may depend on a refused field, which is refused only once.
     named: dict[Path, tuple[Path, ...]] = {
         tuple(error.field.split(".")): () for error in outer.refused or () if error.field
     }

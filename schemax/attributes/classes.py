@@ -23,17 +23,18 @@ from schemax.messages import clipped, one_line
 T = TypeVar("T")
 
 BROKEN = (PydanticUndefinedAnnotation, PydanticUserError, CoreSchemaError, NameError)
-"""What Pydantic, or a look at the annotations, raises for a class that cannot be built."""
+"""The errors of Pydantic, or of evaluating annotations, for a class that cannot be built."""
 
 
 def broken_at(error: Exception) -> tuple[tuple[str, ...], str]:
-    """The field at fault, if Pydantic names one, and what to say of an error that is in BROKEN."""
+    """The field at fault, if Pydantic names it, and the message for an error in BROKEN."""
     text = str(error)
     if not isinstance(error, CoreSchemaError):
         return (), f"Pydantic cannot build it: {text}"
     reason = text.rpartition("SchemaError: ")[2]
     if reason.startswith("regex parse error"):
-        # The pattern, an arrow to the place, what is wrong; of several lines, numbers and frames.
+        # The pattern, an arrow to the place, the fault; patterns of several lines are framed and
+        # numbered.
         _, *shown, fault = reason.splitlines()
         pattern = f"pattern {clipped(repr(shown[0][4:]))}" if len(shown) == 2 else "its pattern"
         reason = f"{pattern} cannot be used: {fault.removeprefix('error: ')}; mend it"
@@ -45,7 +46,7 @@ def broken_at(error: Exception) -> tuple[tuple[str, ...], str]:
 
 
 def declares_fields(kind: Any) -> TypeGuard[type[Any]]:
-    """True if it is a class whose fields can be asked for."""
+    """True for a class whose fields can be read from documents."""
     if not isinstance(kind, type):
         return False
     return issubclass(kind, BaseModel) or is_dataclass(kind) or is_typed_dict(kind)
@@ -56,7 +57,7 @@ def is_typed_dict(kind: Any) -> bool:
 
 
 def fields_of(kind: type[Any]) -> Mapping[str, FieldInfo]:
-    """All fields of a class by name. Raises what is in BROKEN."""
+    """Returns all fields of a class by name. Raises the errors in BROKEN."""
     if issubclass(kind, BaseModel):
         if not kind.__pydantic_complete__:
             kind.model_rebuild(raise_errors=False, _types_namespace={})
@@ -68,32 +69,32 @@ def fields_of(kind: type[Any]) -> Mapping[str, FieldInfo]:
 def asked_fields(kind: type[Any]) -> dict[str, FieldInfo]:
     """The fields of a class that are read from documents; all others keep their defaults.
 
-    Those are left out that are excluded from dumps, set by no caller (`init=False`), hidden from
-    JSON Schema, or declared with `attr(skip=True)`.
+    Fields are skipped that are excluded from dumps, not set by the caller (`init=False`), hidden
+    from JSON Schema, or declared with `attr(skip=True)`.
     """
     return {name: field for name, field in fields_of(kind).items() if not _is_skipped(field)}
 
 
 def own_settings(field: FieldInfo) -> dict[str, Any]:
-    """The settings that `attr` keeps beside Pydantic's own of a field."""
+    """The settings of a field that `attr` stores beside Pydantic's."""
     extra = field.json_schema_extra
     return dict(extra) if isinstance(extra, dict) else {}
 
 
 def is_judged_by_class(kind: type[Any], name: str) -> bool:
-    """True if the class has validators of a field, which may take more than its type does."""
+    """True if the class has validators of a field, which may accept more than its type does."""
     decorators = getattr(kind, "__pydantic_decorators__", None)
     validators = decorators.field_validators.values() if decorators else ()
     return any({name, "*"} & {*validator.info.fields} for validator in validators)
 
 
 def reader_of(kind: Any) -> TypeAdapter[Any]:
-    """Makes instances of a class. Raises what is in BROKEN."""
+    """Returns the adapter that validates instances of a class. Raises the errors in BROKEN."""
     return _reader_of(kind)
 
 
 def complete(kind: type[Any]) -> str:
-    """Has Pydantic build a class; the title of its errors. Raises what is in BROKEN."""
+    """Builds a class; returns the title of its validation errors. Raises the errors in BROKEN."""
     if issubclass(kind, BaseModel):
         kind.model_rebuild(_types_namespace={})
         return kind.__pydantic_validator__.title
@@ -101,7 +102,7 @@ def complete(kind: type[Any]) -> str:
 
 
 def validated(kind: type[T], data: Any, **options: Any) -> T:
-    """An instance by Pydantic's rules, whose errors it raises; `options` as `model_validate`'s."""
+    """Validates data as an instance, with Pydantic's errors; `options` as `model_validate`'s."""
     made: T
     if issubclass(kind, BaseModel):
         made = kind.model_validate(data, **options)
@@ -111,7 +112,7 @@ def validated(kind: type[T], data: Any, **options: Any) -> T:
 
 
 def dumped(instance: Any, **options: Any) -> Any:
-    """An instance as a dict; `options` are those of Pydantic's `model_dump`."""
+    """Dumps an instance as a dict; `options` as in Pydantic's `model_dump`."""
     if isinstance(instance, BaseModel):
         return instance.model_dump(warnings=False, **options)
     kind = type(instance) if declares_fields(type(instance)) else dict[str, Any]  # a TypedDict
@@ -119,12 +120,12 @@ def dumped(instance: Any, **options: Any) -> Any:
 
 
 def is_instance(value: Any, kind: type[Any]) -> bool:
-    """True if Pydantic takes a value for one of a class."""
+    """True if Pydantic accepts a value as an instance of a class."""
     return bool(reader_of(kind).validator.isinstance_python(value))
 
 
 def value_in(holder: Any, name: str) -> Any:
-    """A field of an instance; None where it is absent."""
+    """The value of an instance's field; None where it is absent."""
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
@@ -160,6 +161,6 @@ def _fields_of_typed_dict(kind: Any) -> Mapping[str, FieldInfo]:
             (hint,) = get_args(hint)
         field = FieldInfo.from_annotation(hint)
         if not is_required and field.default is PydanticUndefined:
-            field.default = None  # left out, where there is nothing
+            field.default = None  # the key is omitted where there is no value
         found[name] = field
     return found

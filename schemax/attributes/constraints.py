@@ -1,4 +1,4 @@
-"""Conditions on a value, as Pydantic's `Field` and annotated-types declare them."""
+"""Constraints on a value, as Pydantic's `Field` and annotated-types declare them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
 Constraints: TypeAlias = tuple[tuple[str, Any], ...]
-"""Pairs of a JSON Schema keyword and its value. All of them hold, also where one is repeated.
+"""Pairs of a JSON Schema keyword and its value. All hold, even where a keyword is repeated.
 
-Those of a list (minItems, maxItems, uniqueItems) stand beside those of its items. What JSON Schema
-has no word for keeps Pydantic's: max_digits, decimal_places, and tz_constraint (aware or naive).
+Keywords of a list (minItems, maxItems, uniqueItems) stand beside keywords of its items. Pydantic's
+names serve where JSON Schema has none: max_digits, decimal_places, tz_constraint (aware or naive).
 """
 
 LIST_KEYWORDS = ("minItems", "maxItems", "uniqueItems")
@@ -42,11 +42,11 @@ _APPLIES: Mapping[str, tuple[str, str]] = {
     "max_digits": ("Decimals", "a Decimal"),
     "decimal_places": ("Decimals", "a Decimal"),
 }
-"""What each may stand at, and one of these."""
+"""A constraint -> the types that it applies to, and an example of such a type."""
 
 
 def constraints_of(metadata: Iterable[Any], is_list: bool) -> Iterator[tuple[str, Any]]:
-    """The conditions among the metadata of an `Annotated`: those of a list, or of a scalar."""
+    """Yields the constraints in the metadata of an `Annotated` list or scalar."""
     for piece in _pieces(metadata):
         if isinstance(piece, BaseMetadata):
             for name, keyword in _KEYWORDS.items():
@@ -58,14 +58,14 @@ def constraints_of(metadata: Iterable[Any], is_list: bool) -> Iterator[tuple[str
 
 
 def misplaced(bare: Any, metadata: Iterable[Any], samples: Sequence[Any]) -> str | None:
-    """Why one of the conditions cannot stand at a type, if one cannot.
+    """The reason why a constraint does not apply to a type, or None.
 
-    Pydantic builds such a class, and raises a TypeError for every value. samples: of the type;
-    none of a type that no condition applies to.
+    Pydantic builds such a class, and raises a TypeError for every value. samples: values of the
+    type; none for a type that no constraint applies to.
     """
     for piece in _pieces(metadata):
         if not isinstance(piece, BaseMetadata) and hasattr(piece, "__get_pydantic_core_schema__"):
-            return None  # the piece may turn the value into one of another type
+            return None  # the piece may convert the value to another type
         name = next((name for name in _APPLIES if getattr(piece, name, None) is not None), None)
         if name is None or (samples and not _fails(Annotated[bare, piece], samples)):
             continue
@@ -80,20 +80,20 @@ def misplaced(bare: Any, metadata: Iterable[Any], samples: Sequence[Any]) -> str
 def _fails(annotation: Any, samples: Sequence[Any]) -> bool:
     try:
         reader: TypeAdapter[Any] = TypeAdapter(annotation)
-    except Exception:  # a class that is not made yet, or that Pydantic refuses: said elsewhere
+    except Exception:  # a class not built yet, or refused by Pydantic, which is reported elsewhere
         return False
     for sample in samples:
         try:
             reader.validate_python(sample)
         except TypeError:
             return True
-        except Exception:  # the sample does not meet the condition, which can be asked, then
+        except Exception:  # the sample violates the constraint, which thus applies
             continue
     return False
 
 
 def _pieces(metadata: Iterable[Any]) -> Iterator[Any]:
-    """Each condition by itself, and what else Pydantic is told to do with a value."""
+    """Yields each constraint by itself, and all other metadata for Pydantic."""
     for piece in metadata:
         if isinstance(piece, FieldInfo):
             yield from _pieces(piece.metadata)
@@ -104,7 +104,7 @@ def _pieces(metadata: Iterable[Any]) -> Iterator[Any]:
 
 
 def _source(pattern: str | re.Pattern[str]) -> str:
-    """A pattern as text, the flags of a compiled one in front of it."""
+    """A pattern as text, behind the flags of a compiled pattern."""
     if isinstance(pattern, str):
         return pattern
     flags = "".join(letter for letter in "aimsx" if pattern.flags & re.RegexFlag[letter.upper()])

@@ -1,4 +1,4 @@
-"""`attr()`: a Pydantic field with what the model should know about its value."""
+"""`attr()`: declares a Pydantic field, with all that the model should know about its value."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ def attr(
     skip: bool = False,
     **field: Any,
 ) -> Any:
-    """A field with what the model should know about it; `field` goes to `pydantic.Field`.
+    """Declares a field for the model to fill; further arguments (`field`) go to `pydantic.Field`.
 
-    k_max: token budget of the value; of a list that is read in two phases, of each item.
-    long: reads a list in two phases, how many items and then all of them at once, so that it takes
-        as long as its longest item. Lists of nested models always are (docs/lists.md).
+    k_max: the token budget of the value, or of each item of a list that is read in two phases.
+    long: reads a list in two phases, its length and then all items at once, so that it takes only
+        as long as its longest item. Lists of nested models are always read so (docs/lists.md).
     unique: drops items of a list that equal an earlier one, after Pydantic's coercion and before
         `min_length` and `max_length` count them.
     unit: of a number, as pint names it ("inch", "kg", "km/h") or a currency ("EUR"). The model is
-        shown it; a text with another unit is converted, one without is taken to be in this one.
-    after: the field, or several, that are read first: their values stand before this field's key
-        ("price", "size.width"; docs/dependent-fields.md). Names are those beside this field; that
-        of a nested model stands for all of its fields.
-    max_depth: of a field that leads back to a model around it, how many levels of that model are
-        read below it; without one, such a model is refused.
+        shown the unit; a text with another unit is converted, a text without one has this unit.
+    after: the field, or several, to read first: their values precede this field's key ("price",
+        "size.width"; docs/dependent-fields.md). Names are relative to the model that declares this
+        field; the name of a nested model stands for all of its fields.
+    max_depth: the number of levels of an enclosing model that are read below a field that leads
+        back to the model; without a number, such a model is refused.
     strict: takes literals alone: no "55-Inch", no "two", no "March 3, 2021" (docs/typed.md).
-    extractive: whether texts of the field must stand in the document as they are, so that the model
-        invents none; None leaves that to the decoding (docs/constraints.md).
-    skip: the field is not read from documents, and has its default.
+    extractive: whether texts of the field must stand in the document verbatim, so that the model
+        invents none; None leaves the choice to the decoding (docs/constraints.md).
+    skip: the field is not read from documents, and keeps its default.
 
     Raises TypeError for an argument that neither this function nor Pydantic knows, a `description`
-    that is no text, `examples` that are a bare string, and any of these options beside a callable
-    `json_schema_extra`.
+    that is no text, `examples` that are a bare string, and an option of this function beside a
+    callable `json_schema_extra`.
     """
     if strange := sorted(field.keys() - signature(Field).parameters.keys()):
         known = {*signature(attr).parameters, *signature(Field).parameters}
@@ -78,14 +78,14 @@ def attr(
 
 
 class Distinct(BaseMetadata):
-    """In the metadata of an `Annotated` list or tuple: drops items that equal an earlier one."""
+    """Metadata of an `Annotated` list or tuple: drops items that equal an earlier one."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
         schema = handler(source)
         if schema["type"] == "nullable":
-            # Inside, as Pydantic does with lengths: else it writes them as those of a text.
+            # Inside, as Pydantic treats lengths, which would else be written as lengths of a text.
             return {**schema, "schema": _without_repeats(schema["schema"])}
         return _without_repeats(schema)
 

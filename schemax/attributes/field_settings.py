@@ -1,4 +1,4 @@
-"""Settings of a field beside its type, by `attr` and `Field`, checked."""
+"""Checked settings of a field beside its type, from `attr` and `Field`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def k_max_of(field: FieldInfo) -> int | None:
 
 
 def max_depth_of(field: FieldInfo) -> int | None:
-    """The number of times that a field may lead into a model that is around it already."""
+    """The number of times that a field may lead back into an enclosing model."""
     depth = own_settings(field).get("max_depth")
     if depth is not None and (type(depth) is not int or not 1 <= depth <= MOST_DEPTH):
         raise UnsupportedType(f"max_depth must be a whole number from 1 to {MOST_DEPTH}")
@@ -75,7 +75,7 @@ def max_depth_of(field: FieldInfo) -> int | None:
 
 
 def after_of(field: FieldInfo, fields: Mapping[str, FieldInfo], around: Path) -> Iterator[Path]:
-    """Paths from the root of what a field names, by fields' names or aliases."""
+    """Yields the paths, from the root, of the fields that a field names by name or alias."""
     named = own_settings(field).get("after", ())
     aliases = {other.alias: name for name, other in fields.items() if other.alias}
     for dotted in named if isinstance(named, (list, tuple)) else (named,):

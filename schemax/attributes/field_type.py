@@ -1,4 +1,4 @@
-"""`FieldType`: what an annotation asks for."""
+"""`FieldType`, the type of a field by its annotation."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from schemax.attributes.constraints import Constraints
 from schemax.scalars import SCALARS, Scalar
 
 Kind: TypeAlias = str
-"""A name in `schemax.scalars.SCALARS`; "union" of several such, "model" of a nested class."""
+"""A name in `schemax.scalars.SCALARS`, "union" for several scalars, or "model" for a class."""
 
 
 class UnsupportedType(Exception):
-    """Why an annotation or field cannot be compiled, and what to do about it."""
+    """An annotation or field that cannot be compiled; the message names reason and remedy."""
 
 
 MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000
-"""Of a field: all of them are shown to the model, and told apart token by token."""
+"""The most choices of a field, and characters of all: the model is shown all choices, and they are
+told apart token by token."""
 
 MOST_MEMBERS = 100
-"""Of a union, or of a tuple of fixed length."""
+"""The most members of a union, and values of a tuple of fixed length."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
     """The type of an annotation: a scalar, nested classes, a list of either; or just None.
 
-    models: of a nested class, itself; of a union of such, all of them.
-    members: of a "union" of scalars, what they are; positions: of a tuple of different types, what
-        stands at each place.
-    is_mapping: of a dict, which is a list of pairs: `models` is the class of a pair.
-    is_one_or_several: of a list, one item of which may stand for it: X | list[X].
+    models: the nested class, or all classes of a union.
+    members: the scalars of a "union"; positions: the types of a tuple of different types, by place.
+    is_mapping: True for a dict, which is a list of pairs: `models` is the class of a pair.
+    is_one_or_several: True for a list for which a single item may stand: X | list[X].
     """
 
     kind: Kind | None = None
@@ -49,17 +49,17 @@ class FieldType:
 
     @property
     def scalar(self) -> Scalar | None:
-        """The scalar of its kind; None for a union, whose members have one each, and for models."""
+        """The scalar of the kind; None for a union, whose members have one each, and for models."""
         return SCALARS.get(self.kind or "")
 
     @property
     def is_text(self) -> bool:
-        """True if a value or item is words of the document."""
+        """True if a value or item consists of words of the document."""
         return self.scalar is not None and self.scalar.is_text
 
 
 def samples_of(field_type: FieldType) -> list[Any]:
-    """Values of a type; none of a nested class and of bool, which no condition applies to."""
+    """Sample values of a type; [] for a nested class and bool, to which no constraint applies."""
     if field_type.is_mapping:
         return [{}]
     places = field_type.positions
@@ -76,7 +76,7 @@ def samples_of(field_type: FieldType) -> list[Any]:
 
 
 def unlike(types: Sequence[FieldType]) -> tuple[FieldType, ...]:
-    """Without repeats. Enum members need not be hashable."""
+    """The types without repeats. Enum members need not be hashable."""
     return tuple(one for place, one in enumerate(types) if one not in types[:place])
 
 

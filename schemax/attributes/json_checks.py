@@ -1,8 +1,8 @@
-"""Checks of instances against what a JSON Schema document says beyond its declaration.
+"""Checks of instances against the keywords of a JSON Schema document that no declaration holds.
 
 A declaration holds types, bounds, patterns and choices, and Pydantic enforces them. Conditions,
 `not`, `contains`, dependencies between properties and formats such as `email` have no place in it:
-`jsonschema` judges them, on the whole instance, as JSON.
+`jsonschema` validates them, on the whole instance, as JSON.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _DECLARED_FORMATS = ("date", "date-time")
 
 
 class Problem(NamedTuple):
-    """place: the field names on the way to what is at fault, and the numbers of items."""
+    """A fault of an instance. place: the path to the fault, by field names and item numbers."""
 
     place: tuple[str | int, ...]
     message: str
 
 
 class Checks:
-    """Judges instances of the class that was made of a document.
+    """Validates instances of the class that was made of a document.
 
-    says_more: whether an instance may be at fault though each of its fields is as declared.
+    says_more: whether an instance may be at fault though each field is valid as declared.
 
-    Raises SchemaError for a document that the standard does not allow, or whose references lead in
-    a circle, nowhere, or to too much.
+    Raises SchemaError for a document that the standard does not allow, or with references that are
+    cyclic, dangling, or lead to too many parts.
     """
 
     def __init__(self, document: SchemaDocument) -> None:
@@ -69,7 +69,7 @@ class Checks:
         )
 
     def forbidden(self, value: Any) -> str | None:
-        """Says what the document forbids in a JSON value, formats apart, which only describe."""
+        """The first fault of a JSON value, or None. Formats, which only describe, are skipped."""
         self._effort.begin()
         try:
             for error in self._validator.iter_errors(value):
@@ -81,13 +81,13 @@ class Checks:
         return None
 
     def problems(self, instance: BaseModel) -> Iterator[Problem]:
-        """Yields what the declaration allows, and the document does not."""
+        """Yields the faults that the declaration allows and the document forbids."""
         if not self.says_more:
             return
         try:
             as_json = instance.model_dump(mode="json", by_alias=False, warnings=False)
             shown = _stated(instance, as_json)
-        except Exception:  # a serializer's of the base class: what writes the row says so
+        except Exception:  # of the base class's serializer: the writer of rows reports it
             return
         self._effort.begin()
         try:
@@ -111,14 +111,14 @@ def _newest() -> Any:
 
 
 def _says_more(node: Any, is_schema: bool) -> bool:
-    """True if some part says what a declaration does not hold. is_schema: no map of names."""
+    """True if a part has keywords that no declaration holds. is_schema: False for maps of names."""
     if isinstance(node, list):
         return any(_says_more(part, True) for part in node)
     if not isinstance(node, Mapping):
         return False
     if is_schema:
         form = node.get("format")
-        # Of an object, the format is the one that the model writes in.
+        # The format of an object is the output format of the model.
         if form is not None and form not in _DECLARED_FORMATS and "properties" not in node:
             return True
         if not _BEYOND.isdisjoint(node) and not _is_optional(node):
@@ -132,7 +132,7 @@ def _says_more(node: Any, is_schema: bool) -> bool:
 
 
 def _is_optional(node: Node) -> bool:
-    """True if alternatives are a value or null, which is all that Pydantic writes."""
+    """True if alternatives are a value or null, as Pydantic writes optional values."""
     words = _BEYOND.intersection(node)
     if words == {"anyOf"} and isinstance(node["anyOf"], list):
         return {"type": "null"} in node["anyOf"]
@@ -140,16 +140,16 @@ def _is_optional(node: Node) -> bool:
 
 
 class _Measure:
-    """Counts the parts of a document that judging an instance may come by."""
+    """Counts the parts of a document that the validation of an instance may visit."""
 
     def __init__(self, document: SchemaDocument) -> None:
         self._document = document
         self._sizes: dict[str, int | None] = {}
-        self._bounds = 0  # of those around, properties that say how deep they are read
-        self._levels = 0  # of references behind references
+        self._bounds = 0  # the enclosing properties that bound their depth
+        self._levels = 0  # the depth of references behind references
 
     def of(self, node: Any) -> int:
-        """Raises SchemaError where there are too many, or no end of them."""
+        """The number of parts. Raises SchemaError for too many, or for endless recursion."""
         if isinstance(node, list):
             return sum(map(self.of, node))
         if not isinstance(node, Mapping):
@@ -176,7 +176,7 @@ class _Measure:
             self._levels -= 1
         size = self._sizes[ref]
         if size is None and self._bounds:
-            return 0  # an instance ends there
+            return 0  # the instance ends there
         if size is None:
             reason = f"{ref} refers to itself; a recursive schema has no fixed set of attributes"
             raise self._document.error((), reason)
@@ -184,7 +184,7 @@ class _Measure:
 
 
 def _check_unevaluated(document: SchemaDocument) -> None:
-    """Raises SchemaError for what only an engine without bounds would judge."""
+    """Raises SchemaError for keywords that require an engine without bounds."""
     words = set(_words_of(document.root))
     if "patternProperties" in words and "unevaluatedProperties" in words:
         reason = "unevaluatedProperties in a document with patternProperties is not supported"
@@ -192,7 +192,7 @@ def _check_unevaluated(document: SchemaDocument) -> None:
 
 
 def _words_of(node: Any) -> Iterator[str]:
-    """Keywords and names of properties."""
+    """Yields keywords and names of properties."""
     for part in node if isinstance(node, list) else ():
         yield from _words_of(part)
     for key, part in node.items() if isinstance(node, Mapping) else ():
@@ -202,7 +202,7 @@ def _words_of(node: Any) -> Iterator[str]:
 
 
 def _stated(value: Any, shown: Any) -> Any:
-    """A value as JSON, without nulls that stand for a property that is not there."""
+    """A value as JSON, without the nulls that stand for absent properties."""
     if isinstance(value, RootModel):
         return _stated(value.root, shown)
     if isinstance(value, (list, tuple)) and isinstance(shown, list) and len(value) == len(shown):
@@ -220,13 +220,13 @@ def _stated(value: Any, shown: Any) -> Any:
 
 
 def json_properties(schema: type[BaseModel]) -> Mapping[str, tuple[str, bool]]:
-    """The property of every field that a document declares, and whether it is required."""
+    """Field names -> the property in the document, and whether it is required."""
     found: Mapping[str, tuple[str, bool]] = getattr(schema, "__json_properties__", {})
     return found
 
 
 def _asked(error: Any) -> bool:
-    """True if a property that an error says is missing is one that is asked for at all."""
+    """True unless all missing properties of an error are skipped, and so never read."""
     properties = error.schema.get("properties", {})
     missing = (key for (key,) in filter(None, _missing(error)))
     return not all(
@@ -236,7 +236,7 @@ def _asked(error: Any) -> bool:
 
 
 def _names(instance: Any, path: Iterable[str | int]) -> tuple[str | int, ...]:
-    """Properties on a path of JSON as fields."""
+    """A path in JSON with field names in the place of properties."""
     place: list[str | int] = []
     for step in path:
         instance = instance.root if isinstance(instance, RootModel) else instance
@@ -251,7 +251,7 @@ def _names(instance: Any, path: Iterable[str | int]) -> tuple[str | int, ...]:
 
 
 def _missing(error: Any) -> list[tuple[str, ...]]:
-    """The properties that an error says are missing; else (), for the place of the error."""
+    """The paths to the missing properties of an error; for another error one (), its own place."""
     there, wanted = error.instance, error.validator_value
     if error.validator == "required":
         return [(key,) for key in wanted if key not in there and repr(key) in error.message]

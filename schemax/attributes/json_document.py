@@ -1,4 +1,4 @@
-"""A JSON Schema document: parsed, references followed, misspelt keywords refused, names made."""
+"""`SchemaDocument`: parses JSON Schema, follows references, refuses misspelt keywords."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Node = Mapping[str, Any]
 Place = tuple[str, ...]
 
 _SETTINGS = ("category", "format", "template", "demonstrations")
-# Of schemax and Pydantic, beside the standard's.
+# Keywords of schemax and Pydantic, beside the standard's.
 _OWN_WORDS = frozenset(
     {"category", "template", "k_max", "long", "unit", "strict", "extractive", "after"}
     | {"max_depth", "skip", "demonstrations"}
@@ -31,34 +31,35 @@ _OWN_WORDS = frozenset(
     | {"example", "xml", "externalDocs"}  # of OpenAPI
 )
 MOST_PARTS = 20_000
-"""Of a document: schemas and maps of them, in itself and with its references followed."""
+"""The most schemas and maps of schemas in a document, both without and with references followed."""
 MOST_LEVELS = 32
-"""Of a document: what is within what, whoever wrote it, which could double with every level."""
-# Of JSON objects and lists within each other; every level of schemas is several of these.
+"""The most levels of nested schemas, whose number could double with every level."""
+# The most levels of JSON objects and lists; a level of schemas takes several.
 _MOST_NESTED = 200
 
 OWN = ("long", "unit", "strict", "extractive", "after", "max_depth")
-"""What `attr` takes, beside `k_max`."""
+"""The keywords that `attr` takes, beside `k_max`."""
 
-# What a use of a type takes from the type, and what tells objects from scalars.
+# The keywords that the use of a type inherits, and the keywords that tell objects from scalars.
 _ANNOTATIONS = frozenset(OWN) | frozenset(
     {"default", "examples", "description", "minItems", "minProperties", "k_max"}
     | {"$ref", "type", "properties", "enum", "const"}
 )
 
-# What stands behind these is no schema.
+# The keywords whose values are no schemas.
 DATA = ("const", "enum", "default", "examples", "demonstrations")
 
-# Keywords that say what a value consists of in a way that a declaration cannot hold.
+# Keywords that describe the parts of a value in a way that no declaration holds.
 _UNSUPPORTED = ("additionalItems", "$dynamicRef", "$recursiveRef")
 
 
 class SchemaDocument:
-    """root: the document itself; name: of the class that it declares, for errors.
+    """A JSON Schema document.
 
-    A `place` is the property names on the way from the root, for errors. References are those that
-    `with_absolute_references` has written; nothing is ever fetched for them.
-    Of an unknown `$schema`, it is read as 2020-12. Raises SchemaError for one of too many parts.
+    root: the document itself; name: of the class that the document declares, for errors. A `place`
+    is a path of property names from the root, for errors. References must be absolute, see
+    `with_absolute_references`; nothing is ever fetched. An unknown `$schema` is read as 2020-12.
+    Raises SchemaError for a document of too many parts.
     """
 
     def __init__(self, root: Node, name: str) -> None:
@@ -99,17 +100,17 @@ class SchemaDocument:
         except (NoSuchAnchor, PointerToNowhere):
             found = None
         except (Unresolvable, ValueError, AttributeError, TypeError):
-            # What has another name is looked for in all parts, some of which may not be schemas.
+            # Other names are searched for in all parts, some of which may not be schemas.
             raise self.error(place, outside) from None
         if not isinstance(found, Mapping):
             raise self.error(place, f"$ref {shown} points to nothing in the document")
         return found
 
     def annotations(self, node: Node, place: Place, levels: int = 0) -> Node:
-        """The default, description and so on of a node, and of the scalar it refers to.
+        """The default, description and so on of a node, and of the scalar that it refers to.
 
-        Those of an object or an enum describe the type, not this use of it. What is behind a
-        reference is looked at once, however often the document refers to it.
+        Annotations of an object or enum describe the type, not its use. A reference is resolved
+        once, however often the document refers to it.
         """
         if levels == MOST_LEVELS:
             raise self.too_deep(place)
@@ -127,7 +128,7 @@ class SchemaDocument:
         return {**target, **found}
 
     def pattern(self, pattern: Any, place: Place) -> Pattern:
-        """A pattern that values are held to. Raises SchemaError, also for too many of them."""
+        """Returns a pattern for values. Raises SchemaError, also for too many patterns."""
         try:
             if not isinstance(pattern, str):
                 raise ValueError("it must be text")
@@ -141,12 +142,12 @@ class SchemaDocument:
         return found
 
     def too_deep(self, place: Place) -> SchemaError:
-        """The error to raise where too much is within each other."""
-        shown = (*place[:3], "...") if place else ()  # as far as it is of use to who looks for it
+        """The error to raise for nesting that is too deep."""
+        shown = (*place[:3], "...") if place else ()  # enough to find the place
         return self.error(shown, f"is nested more than {MOST_LEVELS} levels deep; flatten it")
 
     def settings(self, node: Node) -> dict[str, Any]:
-        """Reads what a node says of its class. Raises SchemaError."""
+        """Reads the settings of a node's class. Raises SchemaError."""
         found = {key: node[key] for key in _SETTINGS if node.get(key) is not None}
         for key in ("format", "template"):
             if not isinstance(found.get(key, ""), str):
@@ -168,7 +169,7 @@ class SchemaDocument:
         return [(row["text"], nested(row["attributes"])) for row in rows]
 
     def check(self, node: Node, place: Place) -> None:
-        """Raises SchemaError for keywords that are misspelt, or that a declaration cannot hold."""
+        """Raises SchemaError for keywords that are misspelt, or that no declaration holds."""
         word = next((word for word in _UNSUPPORTED if word in node), None)
         if word is not None:
             raise self.error(place, f"{word!r} is not supported; describe the values without it")
@@ -182,12 +183,12 @@ class SchemaDocument:
             raise self.error(place, "allOf must be a list of schemas")
 
     def error(self, place: Place, reason: str) -> SchemaError:
-        """The error to raise for what is wrong at a place."""
+        """The error to raise for a fault at a place."""
         return SchemaError(self.name, ".".join(place) or None, reason)
 
 
 def parse(document: Mapping[str, Any] | str, name: str | None) -> Node:
-    """The root node. Raises SchemaError for anything but a JSON object."""
+    """Returns the root node. Raises SchemaError for anything but a JSON object."""
     shown = name or "JSON Schema"
     if isinstance(document, str):
         try:
@@ -202,9 +203,9 @@ def parse(document: Mapping[str, Any] | str, name: str | None) -> Node:
 
 
 def with_absolute_references(node: Any, base: str = "") -> Any:
-    """A copy whose references hold wherever they stand: they are joined to the `$id` around them.
+    """Returns a copy with absolute references: each is joined to the enclosing `$id`.
 
-    Raises RecursionError for what is nested too deeply.
+    Raises RecursionError for a document that is nested too deeply.
     """
     if isinstance(node, list):
         return [with_absolute_references(item, base) for item in node]
@@ -228,7 +229,7 @@ def is_object(node: Node) -> bool:
 
 
 def is_mapping(node: Node) -> bool:
-    """True if a node describes an object whose keys are not known, but the type of its values."""
+    """True if a node describes an object with unknown keys, but a known type of values."""
     extra = node.get("additionalProperties")
     values = [extra] if isinstance(extra, Mapping) and extra else []
     values += patterns if isinstance(patterns := node.get("patternProperties"), Mapping) else ()
@@ -236,12 +237,12 @@ def is_mapping(node: Node) -> bool:
 
 
 def without(node: Node, *keys: str) -> dict[str, Any]:
-    """A copy of a node without some keywords."""
+    """Returns a copy of a node without some keywords."""
     return {name: value for name, value in node.items() if name not in keys}
 
 
 def merged(first: Node, second: Node) -> dict[str, Any]:
-    """Merges two nodes into one that says what both say, of what a declaration holds."""
+    """Merges two nodes into one that requires what both do, where a declaration can hold it."""
     both = {**first, **second}
     for key in ("properties", "$defs"):
         if isinstance(first.get(key), Mapping) and isinstance(second.get(key), Mapping):
@@ -281,7 +282,7 @@ def _joined(base: str, ref: str) -> str:
 
 @cache
 def _words() -> frozenset[str]:
-    """All keywords of all drafts of the standard, and our own."""
+    """The keywords of all drafts of the standard, and our own."""
     from jsonschema_specifications import REGISTRY
 
     contents = (REGISTRY.contents(uri) for uri in REGISTRY)
@@ -292,14 +293,14 @@ def _words() -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _meant(word: str) -> str | None:
-    """The keyword that a word is misspelt from, if any."""
+    """The keyword that a misspelt word resembles, or None."""
     if len(word) > 2 * max(map(len, _words())):
         return None
     return next(iter(get_close_matches(word, _words(), 1, 0.85)), None)
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values under dotted names as a tree without nulls, but with its inner nodes."""
+    """Turns values under dotted names into a tree without nulls, but with all inner nodes."""
     tree: dict[str, Any] = {}
     for dotted, value in values.items():
         *parents, leaf = dotted.split(".")
@@ -312,14 +313,14 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def class_name(title: str) -> str:
-    """A Python class name made of the words of a title."""
+    """Makes a Python class name of the words of a title."""
     words = re.findall(r"[^\W_]+", re.sub(r"['\u2019]", "", title))
     name = "".join(word[:1].upper() + word[1:] for word in words) or "Schema"
     return name if name.isidentifier() and not keyword.iskeyword(name) else f"Schema{name}"
 
 
 def field_names(properties: Mapping[str, Any], base: type[BaseModel]) -> dict[str, str]:
-    """A Python field name for every property; those that can keep theirs come first."""
+    """Makes a Python field name for every property; properties that keep their names come first."""
     names = {key: key for key in properties if _is_field_name(key, base)}
     taken, times = set(names), Counter[str]()
     for key in properties:

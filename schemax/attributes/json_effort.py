@@ -1,8 +1,8 @@
-"""A JSON Schema validator whose work is counted: strangers write what it judges by, and by what.
+"""A JSON Schema validator of bounded effort, since strangers write both schemas and instances.
 
-`jsonschema` follows references in circles, judges the same part again and again, and searches with
-Python's `re`, which knows no bounds. Here every step counts, and every pattern, wherever it stands,
-goes to the engine of `Pattern`.
+`jsonschema` follows cyclic references, validates the same part again and again, and searches with
+Python's `re`, whose time has no bound. Here every step counts, and every pattern, wherever it
+stands, goes to the engine of `Pattern`.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from schemax.attributes.json_equality import Comparisons
 from schemax.attributes.patterns import pattern_of
 from schemax.messages import clipped
 
-# Schemas that one instance is held against and values that it is compared with, references behind
-# references, seconds that all searches in an instance may take, and that judging takes of a thread.
+# The most schemas and values that an instance is compared with, references behind references,
+# seconds for all searches in an instance, and seconds of a thread for its validation.
 _MOST_STEPS = 200_000
 _DEEPEST = 32
 _MOST_SEARCHING = 1.0
 _MOST_SECONDS = 2.0
-# Of a thread, for what the standard says of a document itself.
+# The most seconds of a thread to check a document itself against the standard.
 MOST_CHECKING = 10.0
-# Keywords of a schema, and names that one keyword lists, that cost as much as a step.
+# The number of keywords of a schema, or of names that a keyword lists, that costs a further step.
 _SIZE_OF_STEP = 16
 
 _REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
 
 
 class TooMuch(Exception):
-    """An instance cannot be judged within bounds; says why."""
+    """An instance that cannot be validated within bounds; the message names the bound."""
 
 
 class Effort(threading.local):
-    """The effort of a thread on the instance that it judges, and the most that it may spend."""
+    """The effort of a thread on the instance that it validates, and the bounds of the effort."""
 
     def __init__(
         self,
@@ -65,13 +65,13 @@ class Effort(threading.local):
             raise TooMuch(f"it takes more than {self._most_seconds:g} seconds to judge")
 
     def entering(self, said: Any) -> None:
-        """Counts a schema, or what a keyword says, by how much it holds."""
+        """Counts a schema, or the value of a keyword, by its size."""
         self.step(1 + len(said) // _SIZE_OF_STEP if isinstance(said, (list, dict)) else 1)
 
     def following(self, follow: Any) -> Any:
-        """The keyword of a reference, in bounded time.
+        """Wraps the keyword of a reference, bounded in number and depth.
 
-        Nothing else ends circles: where Python runs out of stack, extension modules panic.
+        Nothing else ends cycles: where Python runs out of stack, extension modules panic.
         """
 
         def counted(*arguments: Any) -> Iterator[Any]:
@@ -87,11 +87,11 @@ class Effort(threading.local):
         return counted
 
     def is_in(self, pattern: str, text: str) -> bool:
-        """True if a pattern is found in a text. Raises ValueError where it cannot be used."""
+        """True if a pattern is found in a text. Raises ValueError for an unusable pattern."""
         began = time.perf_counter()
         try:
             return pattern_of(pattern).is_in(text)
-        except ValueError as error:  # of a pattern that no engine takes, or that takes too long
+        except ValueError as error:  # a pattern that no engine takes, or that takes too long
             raise ValueError(f"its pattern cannot be used: {clipped(str(error))}") from None
         finally:
             self._searching += time.perf_counter() - began
@@ -100,7 +100,7 @@ class Effort(threading.local):
 
 
 def bounded(kind: Any, effort: Effort) -> Any:
-    """A class of validators like `kind`, of a draft of the standard, that spends such an effort."""
+    """Makes a validator class like `kind`, of a draft of the standard, whose effort is bounded."""
     import attrs
     from jsonschema.validators import extend
 
@@ -121,8 +121,7 @@ def bounded(kind: Any, effort: Effort) -> Any:
     made = extend(kind, {word: _counted(judge, effort) for word, judge in words.items()})
 
     def evolve(self: Any, **changes: Any) -> Any:
-        # Not as jsonschema's own, which has a part with a `$schema` judged by a class without
-        # bounds.
+        # jsonschema's own `evolve` leaves a part with a `$schema` to a class without bounds.
         effort.entering(changes.get("schema"))
         return attrs.evolve(self, **changes)
 
@@ -131,9 +130,9 @@ def bounded(kind: Any, effort: Effort) -> Any:
 
 
 def check_standard(kind: Any, root: Any) -> None:
-    """Raises jsonschema's SchemaError for what a draft of the standard does not allow, and TooMuch.
+    """Raises jsonschema's SchemaError for a document that violates a draft, or TooMuch.
 
-    `check_schema` of jsonschema compares each item of a list with each.
+    `check_schema` of jsonschema would compare each item of a list with every other.
     """
     from jsonschema import SchemaError
     from jsonschema.validators import validator_for
@@ -145,7 +144,7 @@ def check_standard(kind: Any, root: Any) -> None:
 
 
 def _counted(judge: Callable[..., Any], effort: Effort) -> Callable[..., Iterator[Any]]:
-    """A keyword whose work counts. Nothing is said of null where the schema is `nullable`."""
+    """Wraps a keyword so that its work counts, and that a `nullable` schema allows null."""
 
     def judged(validator: Any, said: Any, instance: Any, node: Any) -> Iterator[Any]:
         effort.entering(() if said is node.get("enum") else said)
@@ -158,7 +157,7 @@ def _counted(judge: Callable[..., Any], effort: Effort) -> Callable[..., Iterato
 
 
 def _multiple_of(validator: Any, step: float, value: Any, _node: Any) -> Iterator[Any]:
-    """Judges `multipleOf` by decimal numbers, of which 19.99 is a multiple of 0.01."""
+    """Validates `multipleOf` in decimal numbers, so that 19.99 is a multiple of 0.01."""
     from jsonschema import ValidationError
 
     if not validator.is_type(value, "number") or not math.isfinite(value):
@@ -168,12 +167,12 @@ def _multiple_of(validator: Any, step: float, value: Any, _node: Any) -> Iterato
 
 
 def _exact(number: float) -> Fraction:
-    """A number as it is written."""
+    """The exact value of a number's decimal notation."""
     return Fraction(number if isinstance(number, int) else repr(number))
 
 
 class _Patterns:
-    """The keywords that search texts."""
+    """Validators of the keywords that search texts."""
 
     def __init__(self, effort: Effort) -> None:
         self._effort = effort

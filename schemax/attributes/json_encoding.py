@@ -1,4 +1,4 @@
-"""True if the texts of a JSON document are Unicode: `\\ud800` alone is JSON, and no character."""
+"""Finds texts in JSON documents that are not Unicode: `\\ud800` alone is JSON, but no character."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 
 def lone_surrogate(root: Any) -> tuple[str, str] | None:
-    """The place of the first text that UTF-8 cannot hold, and that text, escaped; None if there
-    is none."""
+    """The place of the first text that UTF-8 cannot encode, and the text, escaped; or None."""
     parts: list[tuple[str, Any]] = [("#", root)]
     while parts:
         place, part = parts.pop()

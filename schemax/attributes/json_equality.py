@@ -1,7 +1,7 @@
 """Keywords that compare JSON values, by hashes: `enum`, `const` and `uniqueItems`.
 
-`jsonschema` compares each value with each, and writes all of them into its message. Equal is what
-the standard calls so: 1 is 1.0, and neither is true.
+`jsonschema` compares all pairs of values, and writes all values into its message. Equality is the
+standard's: 1 equals 1.0, and neither equals true.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from schemax.messages import clipped
 
 Count = Callable[[int], None]
 
-# Choices of an enum, in a message, and characters of a value.
+# The most choices of an enum, and characters of a value, in a message.
 _SHOWN, _LONGEST = 10, 150
 
 
 class Comparisons:
-    """count: is told how many values were looked at."""
+    """Validators of these keywords. count: called with the number of values compared."""
 
     def __init__(self, count: Count) -> None:
         self._count = count
-        # By a node's identity, which its validator holds as long as this.
+        # By the identity of a node, which the validator keeps alive as long as this cache.
         self._known: dict[tuple[int, str], tuple[Any, frozenset[Hashable]]] = {}
 
     def enum(self, _validator: Any, choices: Any, instance: Any, node: Any) -> Iterator[Any]:
@@ -56,7 +56,7 @@ class Comparisons:
 
 
 def _key(value: Any, count: Count | None = None) -> Hashable:
-    """A key that equal values have in common, and no others. count: is told of each part."""
+    """A key that equal values share, and no others. count: called for each part."""
     if count is not None:
         count(1)
     if isinstance(value, dict):

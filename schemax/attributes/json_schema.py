@@ -1,6 +1,6 @@
-"""JSON Schema documents become declarations.
+"""Builds declarations from JSON Schema documents.
 
-The way out is Pydantic's own `model_json_schema()`; what it writes, this module reads back.
+The inverse is Pydantic's `model_json_schema()`, whose documents this module reads back.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 class Builder(Types):
     """Builds the classes of one document; see `Types`.
 
-    metaclass: of all classes whose base has no other one of its own.
-    refused: where properties that are at fault are collected; None has the first one raised.
+    metaclass: of all classes whose base has no metaclass of its own.
+    refused: collects the faults of properties; None: the first fault is raised.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Builder(Types):
         self._metaclass, self._refused = metaclass, refused
 
     def root(self, base: type[ModelT]) -> type[ModelT]:
-        """The document's own class. Raises SchemaError, which names the property."""
+        """Builds the document's own class. Raises SchemaError, which names the property."""
         node, name = self._document.root, self._document.name
         if "$ref" in node:
             self._open.append(node["$ref"])
@@ -117,7 +117,7 @@ class Builder(Types):
                 if self._refused is None or len(self._refused) == MOST_REFUSALS:
                     raise
                 self._refused.append(error)
-                fields[names[key]] = str, ""  # something that is allowed, to see all the rest
+                fields[names[key]] = str, ""  # a valid stand-in, so that all other faults are found
                 self._entered = len(self._open)
         made: type[ModelT] = self._class(node, place, name, (base,), settings, fields)
         properties_of = {names[key]: (key, key in required) for key in properties}
@@ -153,7 +153,7 @@ class Builder(Types):
     def _field(
         self, key: str, name: str, child: Any, required: bool, place: Place, invented: bool
     ) -> tuple[Any, Any]:
-        """invented: whether titles may be Pydantic's own, which nobody chose."""
+        """The annotation and field of a property. invented: titles may be Pydantic's, unchosen."""
         annotation = self._type(child, place)
         node = self._document.annotations(child, place)
         title = child.get("title")
@@ -186,7 +186,7 @@ class Builder(Types):
         return annotation, field
 
     def _complete(self) -> None:
-        """Has classes that contain themselves built, once all of them are known."""
+        """Builds the classes that contain themselves, once all classes are known."""
         known = {later.__forward_arg__: self._models[ref] for ref, later in self._later.items()}
         for made in self.classes if known else ():
             try:
@@ -196,7 +196,7 @@ class Builder(Types):
 
 
 def _is_of_pydantic(node: Node) -> bool:
-    """True if all titles are what `model_json_schema` writes where there are none."""
+    """True if all titles are the defaults that `model_json_schema` writes."""
     title = node.get("title")
     children = [child for child in node["properties"].values() if isinstance(child, Mapping)]
     return (

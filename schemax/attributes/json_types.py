@@ -1,4 +1,4 @@
-"""Schemas within a JSON Schema document become annotations."""
+"""Turns the schemas of a JSON Schema document into annotations."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from schemax.errors import SchemaError
 
 
 class Types(ABC):
-    """Annotations of one document's schemas.
+    """Makes annotations of one document's schemas.
 
-    nested_base: what the classes of nested objects derive from.
-    classes: what was built, the document's own class last.
+    nested_base: the base of the classes of nested objects.
+    classes: the classes built so far, the document's own class last.
     """
 
     def __init__(self, document: SchemaDocument, nested_base: type[BaseModel]) -> None:
@@ -52,7 +52,7 @@ class Types(ABC):
         self._choices = Choices(document)
         self.classes: list[type[BaseModel]] = []
         self._models: dict[str, type[BaseModel]] = {}
-        # References that are being followed, and those to classes that are not made yet.
+        # References being followed, and references to classes that are not built yet.
         self._open = [document.uri + "#"]
         self._later: dict[str, ForwardRef] = {}
         self._flattened: dict[Any, Node] = {}
@@ -62,7 +62,7 @@ class Types(ABC):
     def _model(
         self, node: Node, place: Place, name: str, base: Any, settings: dict[str, Any]
     ) -> Any:
-        """The class of an object."""
+        """Builds the class of an object."""
 
     def _type(self, node: Any, place: Place) -> Any:
         """The annotation of a schema node."""
@@ -96,19 +96,19 @@ class Types(ABC):
         return self._plain_type(node, place)
 
     def _union_word(self, node: Node, place: Place) -> str | None:
-        """The keyword of a node's alternatives, if they are what it is."""
+        """The keyword of a node's alternatives; None without any, and for mere conditions."""
         for word in ("anyOf", "oneOf"):
             if word in node and not self._is_condition(node, node[word], place):
                 return word
         return None
 
     def _is_condition(self, node: Node, branches: Any, place: Place) -> bool:
-        """True if alternatives say something of an object's properties, rather than what it is."""
+        """True if alternatives are conditions on an object's properties, and define no objects."""
         own = node.get("properties")
         if not own or not isinstance(branches, list):
             return False
         found = [self._resolved(part, place).get("properties") for part in branches]
-        # Alternatives name properties of their own; conditions speak of those that are there.
+        # Alternatives name properties of their own; conditions name properties of the node.
         named = [isinstance(one, Mapping) and not one.keys() <= own.keys() for one in found]
         return None in found or not any(named)
 
@@ -118,7 +118,7 @@ class Types(ABC):
         return self._document.target(part["$ref"], place) if "$ref" in part else part
 
     def _flat(self, node: Node, place: Place) -> Node:
-        """The node with all parts of its `allOf`. A lone reference stays one, to its class."""
+        """Merges the parts of a node's `allOf`. A lone reference stays, and refers to its class."""
         if "allOf" not in node:
             return node
         with self._deeper(place):
@@ -133,7 +133,7 @@ class Types(ABC):
         return node
 
     def _flat_behind(self, ref: Any, place: Place) -> Node:
-        """The node that a reference points to, without `allOf` and references: made once."""
+        """The target of a reference, without `allOf` and references; cached."""
         target = self._document.target(ref, place)
         if ref not in self._flattened:
             with self._deeper(place):
@@ -214,7 +214,7 @@ class Types(ABC):
                 place, f"is a union of {total:,} schemas; at most {MOST_KINDS} are read: divide it"
             )
         outer = {key: node[key] for key in (*CONSTRAINTS, "type") if key in node}
-        if node.get("properties"):  # of all alternatives, which are objects
+        if node.get("properties"):  # shared by all alternatives, which are objects
             outer |= {key: node[key] for key in ("properties", "required") if key in node}
             branches = [self._resolved(part, place) for part in branches]
         parts = [merged(outer, part) if isinstance(part, Mapping) else part for part in branches]
@@ -229,8 +229,10 @@ class Types(ABC):
         return union_of(tuple(self._kind(part, place, objects == 1) for part in parts))
 
     def _kind(self, part: Any, place: Place, is_sole: bool) -> Any:
-        """The kind of one of several schemas. Names tell objects apart, where none of their fields
-        does. is_sole: whether no other one is an object."""
+        """The annotation of an alternative. Class names tell objects apart where no field does.
+
+        is_sole: True if no other alternative is an object.
+        """
         node = self._flat(part, place) if isinstance(part, Mapping) else {}
         if not is_object(node) or is_mapping(node):
             return self._type(part, place)
@@ -278,7 +280,7 @@ class Types(ABC):
             self._open.pop()
 
     def _name(self, place: Place) -> str:
-        """The name of the class of an object at a place."""
+        """The class name of an object at a place."""
         return class_name([self._document.name, *place][-1])
 
     def _error(self, place: Place, reason: str) -> SchemaError:

@@ -1,4 +1,4 @@
-"""Types of single values, as JSON Schema declares them: texts, numbers, choices, their bounds."""
+"""Types of single values that JSON Schema declares: texts, numbers, choices, constraints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUMERIC = {
 _TEXTUAL = {"minLength": "min_length", "maxLength": "max_length", "pattern": "pattern"}
 LENGTHS = {"minItems": "min_length", "maxItems": "max_length"}
 SIZES = {"minProperties": "min_length", "maxProperties": "max_length"}
-# Each use of an enum takes memory for all of them: in validation, in prompts and in grammars.
+# Each use of an enum takes memory for all choices: in validation, in prompts and in grammars.
 _MOST_TOGETHER = 50_000
 CONSTRAINTS = (*NUMERIC, *_TEXTUAL, *LENGTHS, "uniqueItems", "format", "items")
 
@@ -36,7 +36,7 @@ def text_type(document: SchemaDocument, node: Node, place: Place) -> Any:
     types: dict[str | None, Any] = {"date": date, "date-time": datetime}
     if form in types:
         return types[form]
-    # Other formats are hints: to parse a URI would rewrite what stands in the text.
+    # Other formats are hints: parsing a URI, say, would rewrite the document's text.
     extra = {"json_schema_extra": {"format": form}} if form else {}
     return constrained(document, str, node, _TEXTUAL, place, **extra)
 
@@ -51,7 +51,7 @@ def constrained(
 ) -> Any:
     names = {key: word for key, word in words.items() if key != "pattern"}
     options = {names[key]: node[key] for key in names if key in node} | extra
-    # Behind lengths, which are those of the text itself.
+    # Patterns follow lengths, which apply to the text itself.
     patterns: list[Any] = []
     if "pattern" in words and "pattern" in node:
         patterns.append(document.pattern(node["pattern"], place))
@@ -63,7 +63,7 @@ def constrained(
     made: Any = Annotated[annotation, Field(**options), *patterns]
     try:
         TypeAdapter(made)
-    except PydanticUndefinedAnnotation:  # of a class that is not made yet
+    except PydanticUndefinedAnnotation:  # of a class that is not built yet
         return made
     except (PydanticUserError, CoreSchemaError, TypeError) as error:
         shown = ", ".join(f"{key} {node[key]!r}" for key in names if key in node)
@@ -73,14 +73,14 @@ def constrained(
 
 
 class Choices:
-    """Types of the enums and constants of a document: one an enum, whatever refers to it.
+    """Makes types of the enums and constants of a document: one per enum, for all references.
 
-    Raises SchemaError where they are no texts or numbers, or too many, each use counted.
+    Raises SchemaError for choices that are no texts or numbers, or too many, each use counted.
     """
 
     def __init__(self, document: SchemaDocument) -> None:
         self._document = document
-        self._made: dict[int, Any] = {}  # by identity, of lists that the document holds
+        self._made: dict[int, Any] = {}  # by identity of lists, which the document keeps alive
         self._count = 0
 
     def of_enum(self, values: Any, place: Place) -> Any:
@@ -115,7 +115,7 @@ def default_of(document: SchemaDocument, annotation: Any, default: Any, place: P
         return None
     try:
         return TypeAdapter(annotation).validate_python(default)
-    except (PydanticUndefinedAnnotation, PydanticUserError):  # of a class that is not made yet
+    except (PydanticUndefinedAnnotation, PydanticUserError):  # of a class that is not built yet
         return default
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
@@ -123,16 +123,16 @@ def default_of(document: SchemaDocument, annotation: Any, default: Any, place: P
 
 
 def container_of(annotation: Any) -> type[list[Any]] | type[dict[Any, Any]] | None:
-    """The container that an annotation is, if any."""
+    """The container type, list or dict, of an annotation; None for other types."""
     bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     found: Any = get_origin(bare)
     return found if found in (list, dict) else None
 
 
 def is_decimal(parts: list[Any], is_standard: bool) -> bool:
-    """True if alternatives are how Pydantic writes a Decimal: a number, or its text.
+    """True if alternatives are a Decimal as Pydantic writes it: a number, or its text.
 
-    is_standard: whether the document names its `$schema`, so that a text without a pattern is one.
+    is_standard: True if the document names its `$schema`; a text without a pattern is then a text.
     """
     if len(parts) != 2 or not all(isinstance(part, Mapping) for part in parts):
         return False

@@ -1,4 +1,4 @@
-"""Declarations become JSON Schema documents: the inverse of `json_schema`."""
+"""Writes declarations as JSON Schema documents: the inverse of `json_schema`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STANDARD = "https://json-schema.org/draft/2020-12/schema"
 
 
 class Untitled(GenerateJsonSchema):
-    """Without titles that nobody chose, which would become what the model is shown."""
+    """A generator that omits default titles, which the model would be shown."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -23,7 +23,7 @@ class Untitled(GenerateJsonSchema):
     def decimal_schema(self, schema: DecimalSchema) -> dict[str, Any]:
         document = super().decimal_schema(schema)
         for part in document.get("anyOf", ()):
-            if part.get("type") == "string":  # which sets it apart from float | str
+            if part.get("type") == "string":  # the pattern tells it from float | str
                 part.setdefault("pattern", "^[-+0-9.eE]+$")
         return document
 
@@ -35,7 +35,7 @@ class Untitled(GenerateJsonSchema):
 
 
 def marked(document: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
-    """With a word beside what is not read from documents."""
+    """Marks the properties that are not read from documents with `skip`."""
     asked, shown = asked_fields(kind), document.get("properties", {})
     for name, field in fields_of(kind).items():
         if name not in asked:
@@ -44,8 +44,7 @@ def marked(document: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
 
 
 def known_declaration(schema: type[Any]) -> dict[str, Any] | None:
-    """`declaration_of` without the standard's name; None for a class without fields, and where
-    no JSON Schema says it."""
+    """`declaration_of` without `$schema`; None without fields, or for types without JSON Schema."""
     try:
         document = declaration_of(schema) if asked_fields(schema) else {}
     except (SchemaError, ValueError):
@@ -55,9 +54,9 @@ def known_declaration(schema: type[Any]) -> dict[str, Any] | None:
 
 
 def declaration_of(schema: type[Any]) -> dict[str, Any]:
-    """A class as JSON Schema, under the Python names of its fields, for another process.
+    """Writes a class as JSON Schema, with the Python names of its fields, for another process.
 
-    Raises SchemaError for types that JSON Schema has no words for.
+    Raises SchemaError for types that JSON Schema cannot express.
     """
     try:
         document = reader_of(schema).json_schema(by_alias=False, schema_generator=Untitled)

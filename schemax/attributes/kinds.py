@@ -1,4 +1,4 @@
-"""Unions with models: which member is meant is one choice, beside the fields of all of them."""
+"""Unions with models: one choice names the member, and the fields of all members are read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from schemax.attributes.settings import spaced, words_of
 from schemax.attributes.unions import is_bare
 
 MOST_KINDS = 100
-"""Models of a union. The fields of all of them are asked for at once."""
+"""The most models of a union, whose fields are all asked for at once."""
 
 
 class KindName(str):
-    """A part of an attribute's path that is no field: the kind whose field follows.
+    """A part of an attribute's path that is no field, but the kind whose field follows.
 
-    model: the class of that kind.
+    model: the class of the kind.
     """
 
     model: type[Any]
@@ -29,10 +29,10 @@ class KindName(str):
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The sign that tells the models of a union apart: a field of all of them, or their names.
+    """The discriminator of the models of a union: a field that all have, or their names.
 
-    name, label, description: of that field, or of what is asked for in its place.
-    choices, values, models: (C,) texts and values of all choices, and the model each stands for.
+    name, label, description: of the field, or of the attribute asked for in its place.
+    choices, values, models: (C,) texts and values of choices, and the model that each stands for.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Kinds:
 
 
 def kind_of(value: Any, kind: Attribute) -> Any:
-    """The choice that stands for a value; None where none does. kind: what asks for it."""
+    """The choice that stands for a value, or None. kind: the attribute that asks for the kind."""
     name = kind.path[-1]
     fitting = [model for model in kind.kinds if model is type(value)]
     fitting += (model for model in kind.kinds if is_instance(value, model))
@@ -63,7 +63,7 @@ def kind_of(value: Any, kind: Attribute) -> Any:
 
 
 def kinds_of(models: Sequence[type[Any]]) -> Kinds:
-    """Raises UnsupportedType for models that nothing tells apart, and for too many."""
+    """The discriminator. Raises UnsupportedType for indistinguishable, or too many, models."""
     if len(models) > MOST_KINDS:
         raise UnsupportedType(
             f"is a union of {len(models):,} models; at most {MOST_KINDS} are read: divide it"
@@ -100,9 +100,9 @@ def kinds_of(models: Sequence[type[Any]]) -> Kinds:
 
 
 def _bare_name(model: type[Any], taken: Container[str]) -> str:
-    """The name of a scalar's, a list's or a dict's kind, beside models.
+    """The name of the kind of a scalar, list or dict in a union with models.
 
-    taken: what fields of these are called, among which the value itself is asked for.
+    taken: names of the models' fields, beside which the value itself is asked for.
     """
     found = field_type_of(annotation_of(fields_of(model)["root"]))
     name = found.scalar.word if found.scalar else "value"
@@ -116,10 +116,9 @@ def _bare_name(model: type[Any], taken: Container[str]) -> str:
 def with_kind(
     kind: Attribute, kinds: Kinds, leaves: Mapping[type[Any], Sequence[Attribute]]
 ) -> Iterator[Attribute]:
-    """The kind, what its models have alike or alone, and last what they have in several forms, and
-    what stands for no model.
+    """Yields the kind, then fields in a single form, then fields in several forms and bare members.
 
-    leaves: of every model, as if it stood in the place of the union.
+    leaves: of every model, as if the model stood in the place of the union.
     """
     yield kind
     place = kind.path[:-1]
@@ -141,7 +140,7 @@ def with_kind(
         tag.model = model
 
     def looking(leaf: Attribute, models: Iterable[type[Any]]) -> Attribute:
-        """The leaf, which names what it looks at where this now stands."""
+        """The leaf, with `after` renamed to the new paths."""
         after = [
             (*place, tags[model], *path[depth:])
             if path[:depth] == place and model in forms.get((*path[depth:], "")[0], ())
@@ -159,7 +158,7 @@ def with_kind(
                 yield leaf if is_common else _only(leaf, kinds, [*by_model])
     for model, tag in tags.items():
         own = [leaf for form in forms.values() for leaf in form.get(model, ())]
-        inner = depth + is_bare(model)  # the name of its only field is nothing to show
+        inner = depth + is_bare(model)  # the name of its only field is not shown
         for leaf in leaves[model] if is_bare(model) else own:
             yield replace(
                 looking(_only(leaf, kinds, [model]), [model]),
@@ -169,7 +168,7 @@ def with_kind(
 
 
 def _only(leaf: Attribute, kinds: Kinds, models: Sequence[type[Any]]) -> Attribute:
-    """A leaf of some kinds; of any other it is null, also where it is required."""
+    """The leaf of some kinds; null for any other kind, even where it is required."""
     pairs = zip(kinds.choices, kinds.models, strict=True)
     only = f"only of {kinds.label} {' or '.join(text for text, model in pairs if model in models)}"
     description = f"{leaf.description} ({only})" if leaf.description else only
@@ -177,12 +176,12 @@ def _only(leaf: Attribute, kinds: Kinds, models: Sequence[type[Any]]) -> Attribu
 
 
 def folded(label: str) -> str:
-    """A key that labels have in common which look the same to the model."""
+    """A key that labels share if they look the same to the model."""
     return " ".join(label.split()).casefold()
 
 
 def _choices(name: str, models: Sequence[type[Any]]) -> Iterator[tuple[str, Any, type[Any]]]:
-    """Texts and values of a field that all models have, if each model has its own."""
+    """Yields the choices of a field that all models have, if no two models share a choice."""
     seen: set[str] = set()
     found = []
     for model in models:

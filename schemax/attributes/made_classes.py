@@ -1,7 +1,7 @@
-"""Classes made of JSON Schema documents, which travel between processes as these documents.
+"""Classes made of JSON Schema documents, which are pickled as the documents.
 
-No module holds such a class, so pickle cannot look it up by its name. It is made again where it
-arrives, unless it is there already: within a process, a class that was pickled is the same class.
+No module holds such a class, so pickle cannot look it up by name. Unpickling makes the class again,
+unless the process has it already: within one process, a pickled class stays the same class.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ def build_model(
     nested_base: type[BaseModel],
     name: str | None = None,
 ) -> type[ModelT]:
-    """A subclass of `base` with one field per property of a JSON Schema document.
+    """Builds a subclass of `base` with one field per property of a JSON Schema document.
 
-    nested_base: what the classes of nested objects derive from.
-    Raises SchemaError, naming the property, for what cannot be declared.
+    nested_base: the base of the classes of nested objects.
+    Raises SchemaError, naming the property, for a schema that cannot be declared.
     """
     made: type[ModelT] = _make(_origin_of(document, base, nested_base, name))[-1]  # type: ignore[assignment]  # of `base`
     return made
 
 
 def refusals_of_document(document: str, base: type[BaseModel]) -> list[SchemaError]:
-    """All that `build_model` refuses in a document; of more than a hundred faults the first."""
+    """The faults for which `build_model` refuses a document, of more than a hundred the first."""
     refused: list[SchemaError] = []
     try:
         _make(_origin_of(document, base, base, None), refused)
@@ -74,7 +74,7 @@ def _origin_of(
 ) -> _Origin:
     root = parse(document, name)
     try:
-        # A copy, since the classes may have to be made again.
+        # A copy, since the classes may be made again later.
         kept = with_absolute_references(root)
     except RecursionError:
         reason = f"the document is nested more than {MOST_LEVELS} levels deep; flatten it"
@@ -88,7 +88,7 @@ class MadeClass(type(BaseModel)):  # type: ignore[misc]  # Pydantic's metaclass 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Origin:
-    """The document that classes are made of. token: tells the document apart in all processes."""
+    """The document that classes are made of. token: identifies the document across processes."""
 
     token: str
     document: Mapping[str, Any]
@@ -98,14 +98,14 @@ class _Origin:
 
 
 class _Classes(list[type[BaseModel]]):
-    """All classes of a document, its own last. Lives as long as one of them, which all hold it."""
+    """All classes of a document, its own last. Every class keeps the list alive."""
 
 
 _made: WeakValueDictionary[str, _Classes] = WeakValueDictionary()
 
 
 def _make(origin: _Origin, refused: list[SchemaError] | None = None) -> _Classes:
-    """refused: where faults are collected; None has the first one raised."""
+    """Builds the classes. refused: collects faults; None: the first fault is raised."""
     root, name = origin.document, origin.name
     title = name or (root["title"] if isinstance(root.get("title"), str) else "") or "Schema"
     document = SchemaDocument(root, class_name(title))
@@ -123,20 +123,20 @@ def _make(origin: _Origin, refused: list[SchemaError] | None = None) -> _Classes
 
 
 def problems_of(instance: BaseModel) -> Iterator[Problem]:
-    """Yields what the document of an instance's class forbids; nothing without a document."""
+    """Yields the faults of an instance by its class's document; nothing without a document."""
     checks: Checks | None = getattr(type(instance), "__json_checks__", None)
     if checks is not None:
         yield from checks.problems(instance)
 
 
 def forbidden_by_document(schema: type[BaseModel], value: Any) -> str | None:
-    """Why the document of a class does not allow a JSON value; None where it does, or is none."""
+    """The reason why a class's document forbids a JSON value; None if allowed or no document."""
     checks: Checks | None = getattr(schema, "__json_checks__", None)
     return None if checks is None else checks.forbidden(value)
 
 
 def is_judged_whole(schema: type[BaseModel]) -> bool:
-    """True if the document of a class says more than its fields do, each by itself."""
+    """True if a class's document constrains instances beyond their single fields."""
     checks: Checks | None = getattr(schema, "__json_checks__", None)
     return checks is not None and checks.says_more
 

@@ -1,4 +1,4 @@
-"""Defaults and examples that are no values of their fields, which Pydantic does not look at."""
+"""Misfits: defaults and examples that do not fit their fields, which Pydantic does not check."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from schemax.messages import clipped
 def misfits_of(
     model: type[Any], name: str, field: FieldInfo, field_type: FieldType, unit: str | None
 ) -> Iterator[str]:
-    """Warnings of a field's default and examples: a sentence for each that is odd.
+    """Yields warnings about a field's default and examples: a sentence for each misfit.
 
-    A default outside the field's conditions may be meant, as a stand-in for "unknown". None is not
-    looked at, since `brand: str = None` is common, and neither are factories, which may do
-    anything, and examples of fields that have validators of their own.
+    A default that violates the field's constraints may be meant, as a stand-in for "unknown". None
+    is not checked, since `brand: str = None` is common; neither are factories, which may do
+    anything, nor examples of fields that have validators of their own.
 
     Raises UnsupportedType for a default of another type than the field's.
     """
@@ -57,7 +57,7 @@ def misfits_of(
 
 
 def named_misfits(attributes: Iterable[Attribute], around: str = "") -> Iterator[tuple[str, str]]:
-    """The misfits of all leaves, with their dotted names; also of items of lists."""
+    """Yields the misfits of all leaves, also of items of lists, with their dotted names."""
     for attribute in attributes:
         name = f"{around}{attribute.name}"
         yield from ((name, misfit) for misfit in attribute.misfits)
@@ -65,7 +65,7 @@ def named_misfits(attributes: Iterable[Attribute], around: str = "") -> Iterator
 
 
 def _misfit(reader: Any, example: Any, field_type: FieldType, unit: str | None) -> str | None:
-    """Why an example is no value of the field, nor of an item of a list."""
+    """The reason why an example fits neither the field nor an item of a list; None if it fits."""
     is_whole = isinstance(example, dict if field_type.is_mapping else (list, tuple, set, frozenset))
     items = list(example) if is_whole and not field_type.is_mapping else [example]
     if choices := {text for text, _ in field_type.choices}:
@@ -82,7 +82,7 @@ def _misfit(reader: Any, example: Any, field_type: FieldType, unit: str | None) 
 
 
 def _read(example: Any, field_type: FieldType, unit: str | None) -> Any:
-    """Reads the text that the model is shown."""
+    """Reads an example as the text that the model is shown."""
     scalar = field_type.scalar
     if field_type.is_text and isinstance(example, (bool, int, float)):
         return text_of(example)

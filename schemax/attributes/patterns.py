@@ -1,7 +1,7 @@
-"""Patterns of JSON Schema documents, which anyone may have written: searched for in bounded time.
+"""Patterns of JSON Schema documents, searched for in bounded time, since anyone may write them.
 
-Pydantic's own engine is Rust's `regex`, whose time is linear in the text. What that does not know,
-such as look-around, goes to the package `regex` with a time limit; Python's `re` has none.
+Pydantic's engine is Rust's `regex`, whose time is linear in the text. Patterns that it refuses,
+such as look-around, go to the package `regex` with a time limit, which Python's `re` lacks.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from schemax.byte_cache import cached_in_bytes
 from schemax.messages import clipped
 
 LONGEST = 10_000
-"""Characters of a pattern."""
+"""The most characters of a pattern."""
 
 MOST_STATES = 10_000
-"""Characters of a pattern whose repetitions are written out, which is what engines compile; and of
-all patterns of a document."""
+"""The most characters of a pattern with its repetitions expanded, as engines compile it; and of all
+patterns of a document."""
 
-# Seconds that a search may take; and bytes of compiled patterns that are kept.
+# The most seconds of a search, and bytes of compiled patterns in the cache.
 _MOST_SECONDS = 0.25
 _MOST_BYTES = 16_000_000
 
@@ -39,9 +39,9 @@ _LARGE_SETS = re.compile(r"\\[wWpPdDsSbB]|\[\^")
 
 @dataclass(frozen=True, slots=True)
 class Pattern(BaseMetadata):
-    """In the metadata of an `Annotated` text: a regular expression that is found in it.
+    """Metadata of an `Annotated` text: a regular expression that must be found in the text.
 
-    Raises ValueError for one that no engine takes, or that is too large.
+    Raises ValueError for a pattern that no engine takes, or that is too large.
     """
 
     pattern: str
@@ -62,7 +62,7 @@ class Pattern(BaseMetadata):
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        # Not Pydantic's own, of which every class that has the pattern would keep an automaton.
+        # With Pydantic's own validator, every class with the pattern would keep an automaton.
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(
@@ -71,7 +71,7 @@ class Pattern(BaseMetadata):
         return {**handler(schema), "pattern": self.pattern}
 
     def is_in(self, text: str) -> bool:
-        """True if the pattern is found in a text. Raises ValueError where that takes too long."""
+        """True if the pattern is found in a text. Raises ValueError if that takes too long."""
         if _is_linear(self.pattern):
             return _linear(self.pattern).isinstance_python(text)
         try:
@@ -90,7 +90,7 @@ class Pattern(BaseMetadata):
 
 @lru_cache(maxsize=256)
 def pattern_of(pattern: str) -> Pattern:
-    """Raises ValueError as `Pattern` does."""
+    """Returns the cached `Pattern`. Raises ValueError as `Pattern` does."""
     return Pattern(pattern)
 
 
@@ -107,7 +107,7 @@ def _is_linear(pattern: str) -> bool:
 
 
 def bytes_of(pattern: str) -> int:
-    """The memory of a compiled pattern, at most, about."""
+    """The approximate upper bound of a compiled pattern's memory, in bytes."""
     each = _LARGE_SET if _LARGE_SETS.search(pattern) else _STATE
     return min(_MOST_COMPILED, each * states_of(pattern))
 
@@ -119,7 +119,7 @@ def _linear(pattern: str) -> SchemaValidator:
 
 @cached_in_bytes(_MOST_BYTES, bytes_of)
 def _searcher(pattern: str) -> Any:
-    """Raises regex.error, RecursionError and OverflowError."""
+    """Compiles a pattern. Raises regex.error, RecursionError and OverflowError."""
     return regex.compile(pattern, cache_pattern=False)
 
 
@@ -134,7 +134,7 @@ _PART = re.compile(
 
 @lru_cache(maxsize=1024)
 def states_of(pattern: str) -> int:
-    """Counts the parts of a pattern with its repetitions written out, about."""
+    """The approximate number of a pattern's parts with its repetitions expanded."""
     sizes, last = [0], 0
     for part in _PART.finditer(pattern):
         if part.lastgroup == "open":

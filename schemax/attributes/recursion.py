@@ -1,4 +1,4 @@
-"""Models that contain themselves: how deep they are asked for."""
+"""Recursive models: cuts the types of their fields at the depth that is read."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from schemax.attributes.unions import is_bare
 def asked_type(
     field: FieldInfo, around: Sequence[type[Any]], max_depth: int | None
 ) -> FieldType | None:
-    """The type that a field asks for within the models around it, which are not entered too deep.
+    """The type of a field within its enclosing models, without models that are nested too deep.
 
-    max_depth: of the field, else of the closest one around it.
-    None for a field that is not asked for, since all it could hold lies too deep. Raises
-    UnsupportedType where no depth is named, or such a field has to have a value.
+    max_depth: of the field, else of the closest enclosing field.
+    Returns None for a field that is not read, since all its models are nested too deep. Raises
+    UnsupportedType where no depth is declared, or such a field requires a value.
     """
     found = _below(field)
     if not found.models:
@@ -56,7 +56,7 @@ def asked_type(
 
 
 def root_type(model: type[RootModel[Any]]) -> FieldType:
-    """The declaration that a RootModel holds: one class or several, which are the root."""
+    """The type of a RootModel's root: one class or several. Raises UnsupportedType."""
     found = _below(fields_of(model)["root"])
     if not found.models or found.is_list or found.nullable or any(map(is_bare, found.models)):
         raise UnsupportedType(
@@ -70,7 +70,7 @@ def _below(field: FieldInfo) -> FieldType:
 
 
 def _too_deep(model: type[Any], around: Sequence[type[Any]], depth: int) -> type[Any] | None:
-    """The model that is around itself too often: this one, or one in the list or dict it holds."""
+    """The model nested too deep, itself or in the list or dict that it holds; None if none is."""
     inner = _below(fields_of(model)["root"]) if is_bare(model) else None
     if inner is None:
         return model if around.count(model) > depth else None

@@ -17,7 +17,7 @@ from schemax.messages import clipped
 
 @dataclass(frozen=True, slots=True)
 class SchemaSettings:
-    """Settings of a class. None leaves the choice to the call.
+    """The settings of a class. None leaves the choice to the call.
 
     demonstrations: (document, instance or mapping) pairs, as `examples=` takes them.
     """
@@ -55,9 +55,9 @@ def words_of(name: str) -> str:
 
 
 def spaced(name: str) -> str:
-    """The words of a field's name as they are shown: "screen_size", "screenSize" -> "screen size".
+    """The words of a field's name as shown: "screen_size", "screenSize" -> "screen size".
 
-    Only where a small letter comes first are capitals taken for the beginnings of words.
+    Capitals begin words only in names that begin with a lower-case letter.
     """
     if re.match(r"[a-z]+[A-Z]", name):
         words = _BETWEEN_WORDS.sub(" ", name).replace("_", " ").split()

@@ -1,4 +1,4 @@
-"""Unions: one scalar of several types, one model of several, one item or several, or a mixture."""
+"""Unions: of scalars, of models, of an item and a list of such items, or a mixture."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from schemax.attributes.field_type import (
 
 T = TypeVar("T")
 Member = tuple[Any, FieldType]
-"""The annotation of a member of a union, and what it asks for."""
+"""The annotation of a member of a union, and its type."""
 
 
 class _Class(type(BaseModel)):  # type: ignore[misc]  # Pydantic's metaclass has no public name
@@ -28,16 +28,16 @@ class _Class(type(BaseModel)):  # type: ignore[misc]  # Pydantic's metaclass has
 
 
 class ValueOf(RootModel[T], Generic[T], metaclass=_Class):
-    """Stands among the models of a union for a member that is none: a scalar, a list, a dict."""
+    """A model that stands in a union of models for a scalar, a list or a dict."""
 
 
 def is_bare(model: type[Any]) -> bool:
-    """True if a model of a union stands for a member that is none."""
+    """True if a model of a union stands for a scalar, a list or a dict."""
     return issubclass(model, ValueOf)
 
 
 def union_type(members: Sequence[Member]) -> FieldType:
-    """Raises UnsupportedType."""
+    """The type of a union. Raises UnsupportedType."""
     nullable = any(found.nullable for _, found in members)
     stated = [
         (annotation, replace(found, nullable=False))
@@ -59,7 +59,7 @@ def _union_of(members: Sequence[Member]) -> FieldType:
 
 
 def _scalar(types: Sequence[FieldType]) -> FieldType:
-    # Conditions of one member alone do not bind the value.
+    # Constraints of a single member do not bind the value.
     shared = types[0].constraints
     if any(found.constraints != shared for found in types):
         shared = ()
@@ -83,7 +83,7 @@ def _scalar(types: Sequence[FieldType]) -> FieldType:
 
 
 def _one_or_several(members: Sequence[Member]) -> FieldType | None:
-    """The list of `X | list[X]`, whose item may stand for it; None for anything else."""
+    """The list type of `X | list[X]`, for which one item may stand; None for other unions."""
     lists = [found for _, found in members if found.is_list]
     if len(lists) != 1:
         return None
@@ -91,7 +91,7 @@ def _one_or_several(members: Sequence[Member]) -> FieldType | None:
     own = tuple(pair for pair in lists[0].constraints if pair[0] not in LIST_KEYWORDS)
     if replace(lists[0], is_list=False, constraints=()) != replace(one, constraints=()):
         return None
-    # One item is enough, and conditions of one member alone do not bind the value.
+    # One item is enough, and constraints of a single member do not bind the value.
     of_list = (pair for pair in lists[0].constraints if pair[0] in LIST_KEYWORDS)
     kept = [(word, min(value, 1) if word == "minItems" else value) for word, value in of_list]
     return replace(
@@ -102,7 +102,7 @@ def _one_or_several(members: Sequence[Member]) -> FieldType | None:
 
 
 def _mixed(members: Sequence[Member]) -> FieldType:
-    """Models, and in the place of all scalars, of a list and of a dict one that holds it."""
+    """The type of models with one `ValueOf` for all scalars, and one for each list and dict."""
 
     def is_scalar(found: FieldType) -> bool:
         return not found.is_list and not found.models
