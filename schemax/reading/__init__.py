@@ -1,7 +1,7 @@
-"""Texts as people write them, read as values of a type: text -> value, and what was made of it.
+"""Reads texts as people write them as values of a type, with a note on the interpretation.
 
-One file a kind, and nothing of schemas, slots or formats. What a value has to be is Pydantic's
-affair: numbers and dates leave as texts that Pydantic reads (docs/typed.md has all rules).
+One module per kind, none of which knows schemas, slots or formats. Validation is left to Pydantic:
+numbers and dates are returned as texts that Pydantic reads (docs/typed.md has all rules).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 class Reading(NamedTuple):
     """The value that a text was read as.
 
-    value: for Pydantic; the text itself, where nothing was found in it.
-    note: in words, what was read into the text; None where it was a literal already.
+    value: for Pydantic; the text itself where no value was found.
+    note: the interpretation in words; None where the text was a literal already.
     """
 
     value: Any

@@ -1,4 +1,4 @@
-"""Texts that say that there is no value: `"n/a"`, and `"false"` in a field of free text."""
+"""Texts that state the absence of a value: `"n/a"`, and `"false"` in a field of free text."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _NO_VALUE = frozenset(
 
 
 def is_stray_literal(text: str, documents: Iterable[str]) -> bool:
-    """Tells whether a text is a literal of another type that no document holds.
+    """True if a text is a literal of another type that no document contains.
 
-    Models write `"false"` where they mean that nothing is there; whoever sells True Religion jeans
-    has "True" in the text.
+    Models write `"false"` to mean that there is no value; a document that offers True Religion
+    jeans does contain "True".
     """
     word = text.casefold()
     return word in _LITERALS and not any(word in document.casefold() for document in documents)
 
 
 def says_no_value(text: str) -> bool:
-    """Tells whether a text, where a number or a date is expected, says that there is none."""
+    """True if a text in the place of a number or date states that there is none."""
     return " ".join(text.casefold().split()) in _NO_VALUE

@@ -1,9 +1,9 @@
-"""Numbers of a text, with their places: signs, separators, fractions, words such as "million".
+"""Numbers in a text, with their places: signs, separators, fractions, words such as "million".
 
-Of "." and ",", the one further right is the decimal sign and the other one separates thousands;
-what stands several times separates thousands. A lone one with exactly three digits behind it does
-so too, but for a point in a number that is neither whole nor an amount of money: 1,299 is 1299, and
-1.299 is 1.299. Spaces, apostrophes and underscores only ever separate thousands.
+Of "." and ",", the rightmost is the decimal separator and the other separates thousands; a sign
+that occurs several times separates thousands. So does a lone sign before exactly three digits,
+except a point in a number that is neither whole nor an amount of money: 1,299 is 1299, and 1.299 is
+1.299. Spaces, apostrophes and underscores separate thousands alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CURRENCIES = {
     **{"A$": "AUD", "AU$": "AUD", "C$": "CAD", "CA$": "CAD", "MX$": "MXN", "NZ$": "NZD"},
     **{"HK$": "HKD", "CN¥": "CNY", "₽": "RUB", "₺": "TRY", "₩": "KRW", "₪": "ILS"},
 }
-"""Signs and codes of money, in capitals -> code."""
+"""Currency symbols and codes, in upper case -> code."""
 
 _MONEY = "|".join(re.escape(sign) for sign in sorted(CURRENCIES, key=len, reverse=True))
 _MONEY_BEFORE = re.compile(rf"(?:^|(?<![^\W\d_]))({_MONEY})\s?$", re.IGNORECASE)
@@ -43,7 +43,7 @@ _MINUS_BEFORE = re.compile(
     rf"(?:^|(?<=[\s(\[:=~≈<>≤≥\"'“„;|]))(?:-|−\s?)(?:[^\W\d_]{{0,3}}[{_MONEY_SIGNS}]|{_MONEY})\s?$",
     re.IGNORECASE,
 )
-# Of what goes on behind it, a run of digits is a part: of a time, a power, a fraction, a code.
+# A run of digits before these is only a part: of a time, a power, a fraction, a code.
 _CODE = r"[^\W\d_]++(?!(?<=[mtn])[23](?!\w))\d"
 _ENDS = rf"(?![⁰¹²³⁴-⁹¼-¾⅐-⅞]|:\d|\s?[/⁄]\s?\d|\s?\^|\s?\*\*|{_CODE})"
 _AMOUNT = re.compile(
@@ -58,7 +58,7 @@ _AMOUNT = re.compile(
 )
 _SPACED = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+([.,]\d{1,2})?(?![\d.,])")
 _BY = re.compile(r"(?<=\d)[xX](?=\d)")
-# As long as what they replace: signs of numbers in other scripts.
+# Number signs of other scripts -> signs of the same length.
 _ALIKE = str.maketrans("٫٬．，￥", ".,.,¥")
 _FACTORS = {
     **dict.fromkeys(("dozen", "dutzend", "docena", "docenas", "dúzia", "dúzias", "dozijn"), 12),
@@ -79,7 +79,7 @@ _FACTORS = {
 }
 _OF_MONEY = {"m": 10**6, "b": 10**9, "t": 10**12, "mil": 10**3, "k": 10**3}
 _OF_MONEY |= {"md": 10**9, "mn": 10**6, "mi": 10**6, "bi": 10**9}
-# Before money, a thousand in Turkish, and a billion in English.
+# Ambiguous before a currency: a "b" is a thousand in Turkish, and a billion in English.
 _AFTER_MONEY = frozenset("bt")
 _OF_MYRIADS = {"千": 10**3, "万": 10**4, "萬": 10**4, "億": 10**8, "亿": 10**8}
 _WORDS = "|".join(sorted(_FACTORS, key=len, reverse=True))
@@ -93,15 +93,15 @@ _ORDINAL = re.compile(
 )
 _HALVED = (2, 3, 4, 8, 16, 32, 64)
 _PARTS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 20, 25, 32, 50, 64, 100)
-# As many as a double keeps.
+# The precision of a double.
 _FRACTIONS = Context(prec=15)
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A number of a text: `text[start:end]`.
+    """A number in a text: `text[start:end]`.
 
-    digits: how many of them state it, those of a fraction excepted. reason: how it was read.
+    digits: the number of its digits, 0 for a fraction. reason: the interpretation, if not obvious.
     """
 
     value: Decimal
@@ -112,9 +112,9 @@ class Amount:
 
 
 def amounts_in(text: str, *, whole: bool, thousands: bool = True) -> list[Amount]:
-    """The numbers that a text states, in order; what is no number in any reading is left out.
+    """Returns the numbers in a text, in order, without runs of digits that are no number.
 
-    whole: of a field that takes whole numbers only. thousands: whether "k" is a factor.
+    whole: True for a field that takes whole numbers only. thousands: True if "k" is a factor.
     """
     text = _joined(text.translate(_ALIKE))
     return [
@@ -125,17 +125,17 @@ def amounts_in(text: str, *, whole: bool, thousands: bool = True) -> list[Amount
 
 
 def is_ordinal(text: str, end: int) -> bool:
-    """Tells whether the number that ends here is one of an order: "2nd", "3rd", "11th"."""
+    """True if the number that ends here is an ordinal: "2nd", "3rd", "11th"."""
     found = _ORDINAL.match(text, max(0, end - 2))
     return found is not None and found.end() == end + 2
 
 
 def currency_beside(text: str, start: int, end: int) -> str | None:
-    """The code of the money that `text[start:end]` is an amount of."""
+    """The code of the currency of `text[start:end]`; None for a number without one."""
     before = _MONEY_BEFORE.search(text, max(0, start - 4), start)
     behind = _MONEY_BEHIND.match(text, end)
     if before and before[1] in _OF_SEVERAL:
-        # "$5 CAD", "CAD $5": the code says whose dollars these are.
+        # "$5 CAD", "CAD $5": the code names the country of the dollars.
         front = _CODE_BEFORE.search(text, max(0, before.start() - 5), before.start())
         behind = behind or front
         if behind and (code := _COUNTRIES.get(behind[1], behind[1].upper())) in _CODES:
@@ -145,13 +145,13 @@ def currency_beside(text: str, start: int, end: int) -> str | None:
 
 
 def plain(value: Decimal) -> str:
-    """Writes digits with at most a point, without zeros at its end."""
+    """Writes a number in digits and at most a point, without trailing zeros behind the point."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _joined(text: str) -> str:
-    """With thin spaces for those that surely separate thousands, and "×" in "10x20": as long."""
+    """The text, equally long, with thin spaces for sure thousands separators, "×" in "10x20"."""
     text = _BY.sub("×", text)
 
     def joined(found: re.Match[str]) -> str:
@@ -190,7 +190,7 @@ def _read(text: str, match: re.Match[str], whole: bool, thousands: bool) -> Iter
 
 
 def _factor(text: str, start: int, end: int, thousands: bool) -> tuple[int, int]:
-    """The factor that the words behind a number name, and where they end."""
+    """The factor that the words behind a number name, and the end of the words."""
     factor = 1
     while (found := _FACTOR.match(text, end)) and (thousands or not found[2]):
         word = found[1] or found[3] or "thousand"
@@ -205,9 +205,9 @@ def _factor(text: str, start: int, end: int, thousands: bool) -> tuple[int, int]
 
 
 def _without_separators(text: str, grouped: bool) -> tuple[Decimal | None, str | None]:
-    """A number with separators, and how a doubtful one was read; None for what is no number.
+    """The value of a number with separators, or None, and the interpretation if in doubt.
 
-    grouped: whether three digits behind a lone point are thousands.
+    grouped: True if a lone point before three digits separates thousands.
     """
     digits = re.sub(rf"['’_{_SPACES}]", "", text)
     points, commas = digits.count("."), digits.count(",")
@@ -232,7 +232,7 @@ def _without_separators(text: str, grouped: bool) -> tuple[Decimal | None, str |
 
 
 def _are_groups(digits: str, mark: str) -> bool:
-    """Groups of three; behind commas also of two, as in India, but for the last one."""
+    """True for groups of three digits; except the last, also of two behind commas, as in India."""
     first, *groups = digits.split(mark)
     middle = (2, 3) if mark == "," else (3,)
     return (

@@ -1,4 +1,4 @@
-"""Yes and no in words."""
+"""Booleans in words: yes and no."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("true", "yes", "ja", "oui", "sí", "si", "sim"), True),
     **dict.fromkeys(("false", "no", "nein", "non", "não", "nao"), False),
 }
-"""In lower case; what a constrained slot may write, in any of the usual cases."""
+"""The words, in lower case, that a constrained slot may write, in any usual case."""
 
 _OTHERS: Mapping[str, bool] = {
     **dict.fromkeys(("y", "t", "1", "on", "✓", "✔", "vrai", "wahr", "with", "included"), True),
@@ -24,7 +24,7 @@ _FIRST = re.compile(r"\s*([^\s,.;:(–—-]+)\s*[,.;:(–—]")
 
 
 def spellings() -> dict[str, bool]:
-    """Every way to write a word that a constrained slot may write."""
+    """All spellings of the words that a constrained slot may write -> value."""
     return {
         spelt: value
         for word, value in WORDS.items()
@@ -33,9 +33,9 @@ def spellings() -> dict[str, bool]:
 
 
 def read_boolean(text: str) -> Reading:
-    """The boolean that a text states, as a whole or by its first word: "Yes, with adapter".
+    """Reads the boolean that a text states, as a whole or by its first word: "Yes, with adapter".
 
-    A text without one is left as it is.
+    A text without a boolean stays unchanged.
     """
     word = text.strip().strip(".!").casefold()
     if word not in _KNOWN and (first := _FIRST.match(text)):

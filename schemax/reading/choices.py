@@ -13,7 +13,7 @@ from schemax.reading.folding import bare, folded
 from schemax.reading.likeness import numbers_in, reads_alike, words_of
 
 LEAST_ALIKE = 85.0
-"""Similarity, 0 to 100, from which on a text is a choice that reads alike word by word."""
+"""The least similarity, 0 to 100, of a text to a choice that reads alike word by word."""
 
 _NEGATIONS = frozenset(
     ("no", "not", "non", "without", "kein", "keine", "nicht", "ohne", "sans", "sin", "sem", "pas")
@@ -21,7 +21,7 @@ _NEGATIONS = frozenset(
 
 
 class Choices:
-    """The choices of a field, to be recognized in texts.
+    """Recognizes the choices of a field in texts.
 
     values: text of a choice -> its Python value.
     """
@@ -34,12 +34,11 @@ class Choices:
         self.read = lru_cache(maxsize=4096)(self._read)
 
     def _read(self, text: str) -> Reading:
-        """The choice that a text names, the first of these that is one alone:
+        """Reads the choice that a text names, by the first of these rules that finds any:
 
-        the choice that equals the text; that does without case, spaces and punctuation; whose words
-        stand in the text, where no word says "not"; the most similar, from
-        `LEAST_ALIKE` on, with the same numbers. A text that names none, or several, is left as it
-        is.
+        equality; equality without case, spaces and punctuation; the words of the choice in the
+        text, if the text has no negation; the greatest similarity, from `LEAST_ALIKE` on, with the
+        same numbers. A text that names no choice, or several, stays unchanged.
         """
         if text in self.values:
             return Reading(self.values[text])

@@ -1,8 +1,8 @@
 """Dates and times in the usual spellings of seven languages: 3 March 2021, 03.03.2021, 3 mars 2021.
 
-Of numbers alone, the year stands first where it has four digits there; otherwise the day comes
-first between points and hyphens, and the month between slashes, unless there is no such month. A
-date has day, month and year, or is none.
+In dates of numbers alone, four digits at the front are the year; otherwise the day comes first
+between points and hyphens, and the month between slashes, unless there is no such month. A date
+requires day, month and year.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _PLACED = re.compile(
 
 @lru_cache(maxsize=16_384)
 def read_date(text: str, with_time: bool) -> Reading:
-    """The day that a text states, or the moment, as ISO 8601; a text without one as it is.
+    """Reads the date that a text states, or date and time, as ISO 8601; other texts unchanged.
 
     Raises ValueError for several dates.
     """
-    # A year, at least, is in digits; to look for it in words takes long.
+    # The year, at least, must be in digits: the search for words takes long.
     if _ISO.fullmatch(text):
         return Reading(text) if with_time else _day_of(text)
     if not _DIGIT.search(text):
@@ -53,7 +53,7 @@ def read_date(text: str, with_time: bool) -> Reading:
 
 
 def _day_of(text: str) -> Reading:
-    """The day of a moment in ISO 8601; any other text as it is."""
+    """The date of a date and time in ISO 8601; other texts unchanged."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

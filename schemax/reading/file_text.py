@@ -1,4 +1,4 @@
-"""The text of a file that is a document, which knows where its characters stand in that file."""
+"""`FileText`, the text of a file that is a document, with the places of characters in the file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LINE = re.compile(r"^.*\S", re.MULTILINE)
 class Location(NamedTuple):
     """The place of a span in its file.
 
-    page: of a PDF, from 1; of a span over several pages, the first. None for other files.
-    boxes: on that page, one for each line of the span. Empty for other files.
-    paragraph: of other files than PDF, the number of the line of text, from 1; empty lines do not
+    page: of a PDF, from 1; the first page of a span over several. None for other files.
+    boxes: on the page, one for each line of the span. Empty for other files.
+    paragraph: in files other than PDF, the number of the line of text, from 1; empty lines do not
         count, and a row of a table is one line.
     """
 
@@ -31,11 +31,11 @@ class Location(NamedTuple):
 
 
 class FileText(MarkedUp):
-    """The text that is read of a file, with nothing to be left out of it.
+    """The text of a file, taken as plain text without HTML.
 
-    file: its path or address.
-    pages: of a PDF, the offset at which every page begins, in characters; else None.
-    boxes: of a PDF, four numbers (a `Box`) for every character, all 0 for one without a place.
+    file: the path or address.
+    pages: of a PDF, the offset at which each page begins, in characters; else None.
+    boxes: of a PDF, four numbers (a `Box`) per character, all 0 for a character without a place.
     """
 
     file: str
@@ -50,7 +50,7 @@ class FileText(MarkedUp):
         pages: array[int] | None = None,
         boxes: array[float] | None = None,
     ) -> Self:
-        """A text with its places; see the class."""
+        """Makes the text with its places; see the class."""
         made = cls(text, text, as_plain(text)._runs)
         made.file, made.pages = file, pages
         made._boxes = array("f") if boxes is None else boxes
@@ -71,7 +71,7 @@ class FileText(MarkedUp):
         return Location(page, tuple(self._lines(start, end)))
 
     def _lines(self, start: int, end: int) -> list[Box]:
-        """The boxes of characters, those that follow each other on a line put together."""
+        """The boxes of characters, successive boxes on a line merged."""
         found: list[Box] = []
         for at in range(4 * start, 4 * end, 4):
             left, top, right, bottom = self._boxes[at : at + 4]
@@ -99,7 +99,7 @@ def _rounded(box: Box) -> Box:
 
 
 def tidied(text: str) -> str:
-    """Without empty lines, runs of blanks, and blanks at the ends of lines and of cells."""
+    """The text without empty lines, runs of blanks, and blanks around lines and cells."""
     lines = _BLANKS.sub(" ", text).split("\n")
     cells = ("\t".join(cell.strip() for cell in line.split("\t")).rstrip() for line in lines)
     return "\n".join(filter(None, cells))

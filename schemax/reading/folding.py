@@ -1,4 +1,4 @@
-"""Texts without what makes no difference to a reader, and the way back to every character."""
+"""Folding: texts without differences that readers ignore, and the places in the original."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 
-# Of a place that stands more often, that many occurrences are looked at.
+# The most occurrences of a text that are examined.
 _MOST_OCCURRENCES = 1000
 
 _ALIKE = str.maketrans(
@@ -36,7 +36,7 @@ def loose(unit: str) -> str:
 
 @lru_cache(maxsize=8192)
 def bare(unit: str) -> str:
-    """A loose unit without white space and punctuation; signs with meaning (+ % # $) stay."""
+    """A loose unit without white space and punctuation; meaningful signs (+ % # $) stay."""
     return "".join(
         char
         for char in loose(unit)
@@ -48,7 +48,7 @@ _UNIT = re.compile(r"\s+|.", re.DOTALL)
 
 
 def units_of(text: str) -> list[str]:
-    """The text cut into characters with the marks that combine with them, and white space runs."""
+    """Splits a text into characters, with their combining marks, and runs of white space."""
     marks = "" if text.isascii() else "".join(sorted(filter(is_mark, set(text))))
     if not marks:
         return _UNIT.findall(text)
@@ -61,12 +61,12 @@ def folded(text: str, fold: Callable[[str], str]) -> str:
 
 @lru_cache(maxsize=8192)
 def is_mark(char: str) -> bool:
-    """Tells marks that combine with the character before them: accents, vowels of Hangul."""
+    """True for a mark that combines with the character before it: accents, vowels of Hangul."""
     return unicodedata.category(char)[0] == "M" or "\u1160" <= char <= "\u11ff"
 
 
 def occurrences(value: str, text: str) -> Iterator[tuple[int, int]]:
-    """Places of `value` in `text`, overlapping ones included; none if it is empty."""
+    """Yields the places of `value` in `text`, also overlapping; none for an empty value."""
     at = text.find(value) if value else -1
     for _ in range(_MOST_OCCURRENCES):
         if at < 0:
@@ -76,9 +76,9 @@ def occurrences(value: str, text: str) -> Iterator[tuple[int, int]]:
 
 
 class Folded:
-    """A folded text whose places lead back into the original.
+    """A folded text whose places map back to the original.
 
-    units: of the original; fold: what becomes of one, of any length.
+    units: of the original; fold: maps a unit to a text of any length.
     """
 
     def __init__(self, units: Sequence[str], fold: Callable[[str], str]) -> None:
@@ -88,13 +88,13 @@ class Folded:
         self.text = "".join(self._pieces)
 
     def find(self, value: str) -> Iterator[tuple[int, int]]:
-        """Places of a folded value in the original; no part of a unit, such as "i" of "ﬁ"."""
+        """Yields places of a folded value in the original, in whole units: no "i" of a "ﬁ"."""
         for start, end in occurrences(value, self.text):
             if not (self._splits(start) or self._splits(end)):
                 yield self.original(start, end)
 
     def original(self, start: int, end: int) -> tuple[int, int]:
-        """The place of `text[start:end]`, which is not empty, in the original, in whole units."""
+        """The place of `text[start:end]`, not empty, in the original, in whole units."""
         return self._places[start][0], self._places[end - 1][1]
 
     def _splits(self, at: int) -> bool:
@@ -102,7 +102,7 @@ class Folded:
 
     @cached_property
     def _places(self) -> list[tuple[int, int]]:
-        """Per character of `text`, start and end of its unit in the original."""
+        """Start and end in the original of the unit of each character of `text`."""
         places: list[tuple[int, int]] = []
         at = 0
         for unit, piece in zip(self._units, self._pieces, strict=True):

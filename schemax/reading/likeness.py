@@ -1,4 +1,4 @@
-"""Compares texts that read alike: the same words and numbers, but for a plural or a slip."""
+"""Compares texts that read alike: the same words and numbers, except for plurals and typos."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from rapidfuzz.distance import OSA
 
 from schemax.reading.folding import bare, folded, loose
 
-# From this similarity on, the words of a quotation of so many are not compared one by one: it may
-# have lost one.
+# The least similarity, and number of words, of a quotation whose words are not compared one by one:
+# a word may be missing.
 _QUOTED, _QUOTED_WORDS = 95.0, 5
 
-# One slip (a character more, less or other, or two exchanged) per so many characters of a word.
-# Shorter words are other words, not misspelt ones: black and back, green and greek.
+# The characters of a word per typo (an insertion, deletion, substitution or transposition).
+# Shorter words differ in meaning, and are not misspelt: black and back, green and greek.
 _CHARACTERS_PER_SLIP = 6
 
 
 def reads_alike(value: str, piece: str, similarity: float) -> bool:
-    """Tells whether two texts of this similarity, 0 to 100, read the same word by word."""
+    """True if two texts of this similarity, 0 to 100, read the same word by word."""
     if numbers_in(value) != numbers_in(piece):
         return False
     if similarity >= _QUOTED and len(value.split()) >= _QUOTED_WORDS:
         return True
     wanted, found = words_of(value), words_of(piece)
-    if len(wanted) != len(found):  # written together here, apart there
+    if len(wanted) != len(found):  # one word here, several there
         return _is_plural("".join(wanted), "".join(found))
     return all(
         one == other or _is_plural(one, other) or _is_slip(one, other)
@@ -49,11 +49,11 @@ _SEPARATORS = re.compile(r"[\s\-/,.;:|()\[\]]+")
 
 
 def numbers_in(text: str) -> list[str]:
-    """The numbers that a text states, without thousands separators."""
+    """The numbers in a text, without thousands separators."""
     return [_THOUSANDS.sub("", number) for number in _NUMBER.findall(folded(text, loose))]
 
 
 def words_of(text: str) -> list[str]:
-    """The words that similar texts share; "and" does not count, since "&" and "," do not."""
+    """The words that similar texts share, without "and", since "&" and "," are no words either."""
     words = (folded(word, bare) for word in _SEPARATORS.split(folded(text, loose)))
     return [word for word in words if word and word != "and"]

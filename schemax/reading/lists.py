@@ -1,4 +1,4 @@
-"""The items of a list that is written as one text: HDMI, USB."""
+"""Splits a list that is written as one text: HDMI, USB."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _AND = re.compile(r"^(?:and|und|et|y|e|&)\s+|\s+(?:and|und|et|y|e|&)\s+", re.IGN
 
 
 def items_in(text: str) -> list[str]:
-    """Split at ";", "|", " / ", bullets and line breaks; where there are none, at commas.
+    """Splits a text at ";", "|", " / ", bullets and line breaks; without any, at commas.
 
-    The last item of several may be two, "a, b and c". A text without any of these is one item.
+    Behind commas, the last item is also split at "and". Any other text is one item.
     """
     items = _STRONG.split(text)
     if len(items) == 1:

@@ -1,10 +1,10 @@
-"""Texts with HTML in them: what a reader of the page would see, and where that stands.
+"""Texts with HTML: the visible text, and its places in the source.
 
-HTML is recognised by whole elements of HTML (`<b>soft</b>`, `<br>`, `<p>`) and by references to
-characters (`&amp;`). Whatever else has angle brackets stays: `a < b`, `<55"`, `</product>`.
+HTML is recognised by complete HTML elements (`<b>soft</b>`, `<br>`, `<p>`) and by character
+references (`&amp;`). Other angle brackets stay: `a < b`, `<55"`, `</product>`.
 
-One scan over the text, bounded at every place: html.parser knows no offsets of its own, and takes
-quadratic time where comments and tags are left open.
+The text is scanned once, bounded at every place: html.parser has no offsets of its own, and takes
+quadratic time where comments and tags are not closed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from html.entities import html5
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 Html: TypeAlias = Literal["strip", "keep"]
-"""The fate of HTML in texts: recognised and left out, or kept as it is."""
+"""The treatment of HTML in texts: recognised and removed, or kept."""
 
 
 def _names(text: str) -> frozenset[str]:
@@ -37,7 +37,7 @@ _LINES = _names(
 )
 _UNSEEN = _names("noscript script style svg template")
 _KNOWN = _INLINE | _CELLS | _LINES | _UNSEEN
-# Whole without an end tag: these as they are, and these where they have an attribute.
+# Elements that are complete without an end tag: always, or where they have an attribute.
 _ALONE = _names("br dd dt hr li p td th tr wbr")
 _ALONE_WITH = _names("col img input link meta source")
 
@@ -52,12 +52,15 @@ _TOKEN = re.compile(
     r"|(?P<comment><!--)|<!(?:doctype|DOCTYPE)[^<>]{0,300}>"
     r"|&(?P<reference>#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 )
-# White space that is made one space or line break: single spaces stay with the words around them.
+# White space that becomes one space or line break; single spaces stay with the words around them.
 _SPACE = re.compile(r"\s{2,}|[^\S ]|\A\s|\s\Z")
 
 
 class _Token(NamedTuple):
-    """kind: "start", "end", "comment" or "reference"; name: of the element, or what is read."""
+    """A token of HTML.
+
+    kind: "start", "end", "comment" or "reference"; name: of the element, or the referenced text.
+    """
 
     kind: str
     name: str
@@ -67,7 +70,7 @@ class _Token(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """A piece of what is seen: where it begins, and where it stands in the source."""
+    """A piece of the visible text: its beginning there, and its place in the source."""
 
     at: int
     start: int
@@ -75,9 +78,9 @@ class _Run(NamedTuple):
 
 
 class MarkedUp(str):
-    """A text with HTML; as a str, all of it.
+    """A text with HTML; as a str, the source.
 
-    plain: what a reader of the page would see of it.
+    plain: the visible text.
     """
 
     plain: str
@@ -103,24 +106,24 @@ class MarkedUp(str):
         return bisect_right(self._runs, at, key=lambda run: run.at) - 1
 
     def _is_copy(self, number: int) -> bool:
-        """Tells whether the source says a run letter by letter."""
+        """True if a run is a copy of the source, character by character."""
         after = self._runs[number + 1].at if number + 1 < len(self._runs) else len(self.plain)
         run = self._runs[number]
         return run.end - run.start == after - run.at
 
 
 def plain_text(text: str) -> str:
-    """The text without its HTML, where that was recognised."""
+    """The text without HTML, where HTML was recognised."""
     return text.plain if isinstance(text, MarkedUp) else text
 
 
 def as_plain(text: str) -> MarkedUp:
-    """A text in which no HTML is to be looked for."""
+    """Wraps a text so that no HTML is recognised in it."""
     return MarkedUp(text, text, (_Run(0, 0, len(text)),))
 
 
 def recognised(text: str) -> str:
-    """The text as `MarkedUp`, if there is HTML in it; else as it is."""
+    """Returns a text with HTML as `MarkedUp`, any other text unchanged."""
     if isinstance(text, MarkedUp) or not _HINT.search(text):
         return text
     tokens = list(_tokens(text))
@@ -132,7 +135,7 @@ def recognised(text: str) -> str:
 
 def _tokens(text: str) -> Iterator[_Token]:
     at, size = 0, len(text)
-    last_comment = text.rfind("-->")  # beyond it, none is closed
+    last_comment = text.rfind("-->")  # beyond this place, no comment is closed
     while at < size and (found := _TOKEN.search(text, at)):
         start, at = found.span()
         if (name := found["name"] or found["end"]) and (name := name.lower()) in _KNOWN:
@@ -150,7 +153,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _is_page(tokens: list[_Token]) -> bool:
-    """Tells whether some element is whole."""
+    """True if some element is complete."""
     open_names = set()
     for token in tokens:
         if token.kind == "start":
@@ -163,7 +166,7 @@ def _is_page(tokens: list[_Token]) -> bool:
 
 
 class _Seen:
-    """The visible text, as it is put together."""
+    """Assembles the visible text."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -179,7 +182,7 @@ class _Seen:
             self._add(text, start, end)
 
     def space(self, text: str, start: int, end: int) -> None:
-        """White space, of which a run becomes one: a line break, if there is any among it."""
+        """Adds white space; a run becomes one line break if it has any, else one space."""
         if self._space is not None:
             before, start, _ = self._space
             text = "\n" if "\n" in before + text else " "
@@ -193,10 +196,10 @@ class _Seen:
 
 def _without(text: str, tokens: list[_Token], *, squeezed: bool) -> MarkedUp:
     seen, at = _Seen(), 0
-    ends = {token.name: token.start for token in tokens if token.kind == "end"}  # the last ones
+    ends = {token.name: token.start for token in tokens if token.kind == "end"}  # the last of each
     hidden: str | None = None
     for token in tokens:
-        if hidden is not None:  # of a script, all until its end
+        if hidden is not None:  # such as a script, which is skipped up to its end
             if token.kind == "end" and token.name == hidden:
                 hidden, at = None, token.end
             continue

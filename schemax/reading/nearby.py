@@ -1,4 +1,4 @@
-"""The unit that a document states behind a number that was copied without it."""
+"""Restores the unit that the document states behind a number copied without it."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from schemax.reading.numbers import read_number
 from schemax.reading.units import unit_beside
 
 _BARE = re.compile(r"[-+−]?\d+(?:[.,]\d*)?(?:[eE][-+]?\d{1,2})?")
-# A minus in front of a place, and what fractions are written with.
+# A minus in front of a number, and the notations of fractions.
 _MINUS = re.compile(r"(?:^|[\s(\[:=~<>])[-−–]\s?$")
 _FRACTION = re.compile(r"[¼-¾⅐-⅞]|\d\s?[/⁄]\s?\d")
 _NUMBER = re.compile(r"\s*\d")
-# Of one number in one document.
+# The most places of a number in the documents.
 _MOST_PLACES = 100
 
 
 def read_nearby(text: str, documents: tuple[str, ...], whole: bool, unit: str) -> Reading | None:
-    """A bare number, in the unit that stands behind it in the documents; None to take it as it is.
+    """Reads a bare number in the unit that the documents state behind it; None to keep the number.
 
-    It is taken as it is where any document states it in the field's own unit or without a unit, and
-    where none states it at all. Equal numbers are one: a 340.0 stands in "340 g".
+    The number is kept if a document states it in the field's own unit or without a unit, or if no
+    document states it. Numbers are compared by value: "340 g" states 340.0.
 
-    Raises ValueError where all documents that state it do so in units that do not convert, or in
-    several that do.
+    Raises ValueError if all documents state the number in units that do not convert, or in several
+    units that do.
     """
     if not _BARE.fullmatch(text):
         return None
@@ -48,9 +48,9 @@ def read_nearby(text: str, documents: tuple[str, ...], whole: bool, unit: str) -
 
 @lru_cache(maxsize=4096)
 def places_of(text: str) -> re.Pattern[str]:
-    """A pattern of the places of a number, whatever separates its thousands or follows as zeros.
+    """A pattern for a number, with any thousands separators and trailing zeros.
 
-    text: digits with at most one sign of decimals between them.
+    text: digits with at most one decimal separator between them.
     """
     whole, _, decimals = text.lstrip("-−").replace(",", ".").partition(".")
     decimals = decimals.rstrip("0")
@@ -62,7 +62,7 @@ def places_of(text: str) -> re.Pattern[str]:
 
 
 def _plain(text: str) -> str:
-    """In digits with at most a point: "+100", "100." and "1e2" are 100."""
+    """Writes a number in digits with at most a point: "+100", "100." and "1e2" as 100."""
     value = Decimal(text.replace("−", "-").replace(",", "."))
     digits = re.sub(r"[eE].*", "", text.lstrip("+-−"))
     is_plain = "e" not in text.lower() and digits[-1] not in ".,"
@@ -70,9 +70,9 @@ def _plain(text: str) -> str:
 
 
 def _stated(text: str, documents: Iterable[str], unit: str) -> Iterator[str]:
-    """The number with its unit, once a place; "" where that is the field's, or there is none.
+    """Yields the number with its unit for each place; "" for the field's own unit, or no unit.
 
-    Raises ValueError where the number stands with a minus that the text has not.
+    Raises ValueError if the number stands with a minus that the text lacks.
     """
     shown = re.sub(r"[.,]0+$", "", text)
     negative = None
@@ -86,7 +86,7 @@ def _stated(text: str, documents: Iterable[str], unit: str) -> Iterator[str]:
                 yield ""
             elif text[0] not in "-−" and _MINUS.search(document, 0, start):
                 negative = document[start : found[1]]
-            elif found[1] == end:  # money, whose sign may stand in front
+            elif found[1] == end:  # money, whose symbol may stand in front
                 yield f"{shown} {found[0]}"
             else:
                 yield shown + document[end : found[1]]
@@ -96,7 +96,7 @@ def _stated(text: str, documents: Iterable[str], unit: str) -> Iterator[str]:
 
 
 def _places(text: str, document: str) -> Iterator[tuple[int, int]]:
-    """Places of a number in a document, also as a fraction."""
+    """Yields the places of a number in a document, also as a fraction."""
     for match in places_of(text).finditer(document):
         yield match.span()
     if _FRACTION.search(document):

@@ -1,8 +1,8 @@
 """Number words of a language, as one pattern for the letters of a whole number.
 
-A language is data: how it writes what is below 100, the hundreds, the scales and what joins them.
-The words of a number stand in falling order in all of them, so a pattern for the letters alone,
-without spaces and hyphens, says whether words are one whole number, and which.
+A language is data: its words for numbers below 100, hundreds, scales, and conjunctions. All
+languages write a number from its highest scale to its lowest, so a pattern for the letters alone,
+without spaces and hyphens, decides whether words form one whole number, and which.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _LONG = 6
 
 @dataclass(frozen=True, eq=False)
 class NumberLanguage:
-    """Number words of a language, all in small letters without accents.
+    """The number words of a language, all in lower case without accents.
 
-    small: everything below 100. hundreds: what is a hundred or several, alone or before `small`;
-    hundred: what multiplies by a hundred, alone as well. scales: by exponent, with whether the
-    word may stand alone. joins: between all of these. halves: behind a number, and a half.
+    small: words below 100. hundreds: words for whole hundreds, alone or before `small`; hundred:
+    words that multiply by a hundred, or stand alone. scales: by exponent, with True if the word may
+    stand alone. joins: conjunctions between parts. halves: words that add a half.
     """
 
     small: Words
@@ -53,9 +53,9 @@ class NumberLanguage:
 
     @lru_cache(maxsize=128)  # noqa: B019 -- languages stay for good
     def _whole(self, powers: tuple[int, ...]) -> re.Pattern[str]:
-        """The pattern of a whole number that names no scales but these, each at most once.
+        """The pattern of a whole number that names no other scales, and each at most once.
 
-        Of all scales at once, the pattern takes long to compile, and most numbers name none.
+        The pattern of all scales takes long to compile, and most numbers name no scale.
         """
         parts = []
         for power in sorted(powers, reverse=True):
@@ -74,7 +74,7 @@ class NumberLanguage:
 
     @cached_property
     def _parts(self) -> re.Pattern[str]:
-        """Letters that are made of nothing but words of numbers."""
+        """The pattern of letters that consist of number words alone."""
         scales = (word for words, _ in self.scales.values() for word in words)
         words = {*self.small, *self.hundreds, *self.hundred, *scales}
         words |= {*self.points, *self.others, *self.halves, *self.pieces}
@@ -92,12 +92,12 @@ class NumberLanguage:
         return self._parts.fullmatch(word) is not None
 
     def begins(self, word: str) -> bool:
-        """Tells whether a word that is none of a number begins as a long one does."""
+        """True if a word that is no number word begins with a long one."""
         found = self._parts.match(word)
         return found is not None and found.end() > _LONG and not self.has(word)
 
     def value(self, letters: str) -> Decimal | None:
-        """The number that these letters write, which is one; else None."""
+        """The number that the letters spell; None if they spell no single number."""
         if letters in self.others:
             return Decimal(self.others[letters])
         for half in self.halves:

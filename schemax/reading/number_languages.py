@@ -7,12 +7,12 @@ from functools import lru_cache
 
 from schemax.reading.number_language import NumberLanguage, Words
 
-# As many digits as a double keeps.
+# The precision of a double.
 _FRACTIONS = Context(prec=15)
 
 
 def _numbered(words: str, start: int = 0, step: int = 1) -> dict[str, int]:
-    """Words in a row, "/" between spellings of one."""
+    """Numbers words in a row; "/" separates spellings of a word."""
     return {
         spelling: start + step * place
         for place, word in enumerate(words.split())

@@ -16,7 +16,7 @@ _Placed = Sequence[tuple[tuple[int, int], str]]
 _WORD = re.compile(r"[^\W\d_]+")
 _GAP = re.compile(r"[\s,‐-―-]+")
 _MOST_WORDS = 64
-# Shorter ones are other words as well.
+# Words up to this length are ordinary words as well.
 _SHORTEST = 3
 _FOREIGN = re.compile(
     r"hundr|tus(?:en|ind)|tysi|tisic|ezer|mil+i?j?[oa]|miljard|milliar|bil+i|tril|"
@@ -32,10 +32,10 @@ _ORDINAL = re.compile(r".*(?:first|second|third|th|ieth|ieme|iemes|eme)")
 
 
 def in_digits(text: str) -> str:
-    """The text with its number words in digits; as it is, where it has none.
+    """Writes the number words of a text in digits; returns a text without any unchanged.
 
-    The language is the one that knows the most of the words. Raises ValueError where words of
-    numbers make no number, and where languages differ in what they mean.
+    The language that knows most of the words is used. Raises ValueError if number words form no
+    number, or if languages disagree on the number.
     """
     words = [(found.span(), _flat(found[0])) for found in _WORD.finditer(text)]
     if not words or len(words) > _MOST_WORDS:
@@ -65,14 +65,14 @@ def in_digits(text: str) -> str:
 
 @lru_cache(maxsize=16_384)
 def _languages_of(word: str) -> tuple[bool, ...]:
-    """Tells whether each language writes numbers with a word."""
+    """True for each language that has a word as a number word."""
     return tuple(
         language.has(word) and word not in language.joins for language in number_languages()
     )
 
 
 def _covered(words: _Placed, known: Sequence[bool], language: NumberLanguage) -> int:
-    """Counts the letters that a language understands, those of joins between numbers included."""
+    """Counts the letters that a language understands, conjunctions between numbers included."""
     total = 0
     for place, (_, word) in enumerate(words):
         between = 0 < place < len(words) - 1 and known[place - 1] and known[place + 1]
@@ -82,7 +82,7 @@ def _covered(words: _Placed, known: Sequence[bool], language: NumberLanguage) ->
 
 
 def _flat(word: str) -> str:
-    """In small letters without accents; "ß" and umlauts' letters stay as they are written."""
+    """A word in lower case without accents; "ß" stays."""
     word = word.lower()
     if word.isascii():
         return word
@@ -106,7 +106,7 @@ def _written(text: str, words: _Placed, known: Sequence[bool], language: NumberL
 def _runs(
     text: str, words: _Placed, known: Sequence[bool], language: NumberLanguage
 ) -> Iterator[tuple[int, int]]:
-    """Runs of words of numbers, with what joins them between."""
+    """Yields runs of number words, with the conjunctions between them."""
     first = 0
     while first < len(words):
         if not known[first]:
@@ -130,14 +130,14 @@ def _is_phrase(words: _Placed, first: int, last: int, language: NumberLanguage) 
 
 
 def _joined(text: str, words: _Placed, at: int) -> bool:
-    """Tells if nothing stands between a word and the next one but a space, a comma or a hyphen."""
+    """True if only spaces, commas and hyphens stand between a word and the next."""
     return _GAP.fullmatch(text[words[at][0][1] : words[at + 1][0][0]]) is not None
 
 
 def _values(
     text: str, words: _Placed, first: int, last: int, language: NumberLanguage
 ) -> Iterator[tuple[int, int, Decimal]]:
-    """The one number of a run, or those between its commas and its "and"s."""
+    """Yields the number of a run, or the numbers between its commas and conjunctions."""
     _check_neighbours(text, words, first, last, language)
     value = language.value("".join(word for _, word in words[first:last]))
     if value is not None:
@@ -161,7 +161,7 @@ def _values(
 def _check_neighbours(
     text: str, words: _Placed, first: int, last: int, language: NumberLanguage
 ) -> None:
-    """Raises ValueError where words beside a number are parts of it that the language lacks."""
+    """Raises ValueError if words beside a number may belong to it, but not in this language."""
     for place, seam in ((first - 1, first - 1), (last, last - 1)):
         if not 0 <= place < len(words) or not _joined(text, words, seam):
             continue

@@ -1,4 +1,4 @@
-"""Reads the number of a text, for a field that takes one, in the field's unit."""
+"""Reads the number that a text states, in the field's unit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BELOW = re.compile(
     rf"\s*{_DEGREES}\s+(?:below zero|unter null|sous zéro|bajo cero|abaixo de zero|sotto zero)\b",
     re.IGNORECASE,
 )
-# As people write them, with what reads alike to `amounts_in`.
+# Spellings that are rewritten for `amounts_in`.
 _INVISIBLE = re.compile("[\u200b-\u200f\u061c\u2066-\u2069\ufeff]")
 _MINUS = re.compile(
     r"(?<!\d )\b(?:minus|negative|moins|menos|meno)\s+(?=[^\W\d_]{0,3}[$€£¥₹]?\s?[\d.,])",
@@ -51,11 +51,11 @@ _HALF = re.compile(
     re.IGNORECASE,
 )
 _BULLET = re.compile(r"\s*[-‐–—−]\s+(?=\D{0,3}\d)")
-# A dash that touches the number, and what accounts for losses.
+# A dash that touches the number, and the notations of losses in accounting.
 _DASH = re.compile(r"(?:^|[\s(\[:=~<>])[‐–—](?:[^\W\d_]{0,3}[$€£¥₹]\s?)?$|−\s{2,}$")
 _LOSS = re.compile(r"[-−](?=\s*(?:$|[)\];,]))")
 _IN_LOSS = re.compile(r"\s*\([^\d(]*[\d.,'’ ]+[^\d)]*\)\s*")
-# A price of several, "2/$5" and "2 for $5".
+# A price of several pieces: "2/$5" and "2 for $5".
 _PRICE_OF = re.compile(r"\d\s?(?:/|for|für|pour|por|per)\s?(?:[$€£¥₹]|[A-Z]{3})\s?$")
 _FACTOR_LETTER = re.compile(r"(?:MM|[MB])(?![^\W_])")
 _PART_BEHIND = re.compile(r"(?<=\d['’′])\s?[-‐–]\s?(?=\d+(?:[.,]\d+)?\s?(?:$|''|[\"”″]|in\b))")
@@ -83,11 +83,12 @@ _JOINED = re.compile(r"\s*(?:,|and|und|et|y|e)?\s*", re.IGNORECASE)
 
 @lru_cache(maxsize=65_536)
 def read_number(text: str, whole: bool, unit: str | None) -> Reading:
-    """The number that a text states, as a text that Pydantic reads; a text without any as it is.
+    """Reads the number that a text states, as a text for Pydantic; a text without one unchanged.
 
-    whole: whether the field takes whole numbers only. unit: of the field; a number without a unit
-    is taken to be in it. Of a range, its lower end. What stands in brackets is a remark, unless
-    nothing stands outside of them.
+    A range yields its lower end. Numbers in brackets are ignored, unless there are no others.
+
+    whole: True if the field takes whole numbers only. unit: of the field, and of a number without a
+    unit.
 
     Raises ValueError for several numbers, and for a unit that does not convert to the field's.
     """
@@ -122,7 +123,7 @@ def read_number(text: str, whole: bool, unit: str | None) -> Reading:
 
 
 def _spelt_usually(text: str, unit: str | None) -> str:
-    """With signs, powers, halves and times in the one spelling that amounts are looked for in."""
+    """The text with signs, powers, halves and times in the spelling that `amounts_in` reads."""
     text = _PART_BEHIND.sub(" ", _INVISIBLE.sub("", text))
     text = _MINUS.sub("-", text)
     if unit is not None and units.is_money(unit):
@@ -142,7 +143,7 @@ def _signed(power: str) -> str:
 
 
 def _in_parts(found: re.Match[str]) -> str:
-    """ "1:30 h" as "1 h 30 min"."""
+    """Writes "1:30 h" as "1 h 30 min"."""
     is_hours = found[3] or re.fullmatch(_HOURS, found[4], re.IGNORECASE)
     names = ("h", "min", "s") if is_hours else ("min", "s", "")
     parts = zip(found.groups()[:3], names, strict=True)
@@ -155,7 +156,7 @@ def _below_zero(text: str, amount: Amount) -> Amount:
 
 
 def _check_understood(text: str, amounts: Sequence[Amount], unit: str | None) -> None:
-    """Raises ValueError for a number beside which something stands that may change it."""
+    """Raises ValueError for a number whose neighbouring text may change its value."""
     if (found := _BULLET.match(text)) and found.end() >= amounts[0].start - 3:
         raise ValueError("begins with a hyphen, which may be a minus")
     if amounts[0].value > 0 and _DASH.search(text, 0, amounts[0].start):
@@ -203,9 +204,9 @@ _ARTICLES = frozenset(
 
 
 def _without_ordinals(text: str, amounts: list[Amount], unit: str | None) -> list[Amount]:
-    """Amounts beside which "2nd" and the like count for nothing; alone, these are numbers too.
+    """The amounts without ordinals such as "2nd"; ordinals alone are numbers.
 
-    Raises ValueError where nothing else is stated for a field with a unit.
+    Raises ValueError for ordinals alone in a field with a unit.
     """
     others = [amount for amount in amounts if not is_ordinal(text, amount.end)]
     if not others and unit is not None:
@@ -215,7 +216,7 @@ def _without_ordinals(text: str, amounts: list[Amount], unit: str | None) -> lis
 
 
 def _one_of(text: str, amounts: Sequence[Amount]) -> tuple[Amount, str | None]:
-    """The one amount, or the lower end of the one range, and why that one."""
+    """The one amount, or the lower end of the one range, with the reason. Raises ValueError."""
     outside = [amount for amount in amounts if not _in_brackets(text, amount)] or amounts
     if len(outside) == 1:
         return outside[0], None
@@ -226,7 +227,7 @@ def _one_of(text: str, amounts: Sequence[Amount]) -> tuple[Amount, str | None]:
 
 
 def _in_unit(text: str, amounts: Sequence[Amount], unit: str) -> tuple[Amount, Decimal, str | None]:
-    """The amount, its value in the unit, and why."""
+    """The amount, its value in the unit, and the reason. Raises ValueError."""
     if any(_TIMES.fullmatch(text[one.end : other.start]) for one, other in pairwise(amounts)):
         raise _several(amounts)
     stated = {amount: units.unit_beside(text, amount, unit) for amount in amounts}
@@ -265,9 +266,9 @@ def _take_smaller(
     stated: dict[Amount, tuple[Any, int] | None],
     unit: str,
 ) -> None:
-    """A bare number at the end of a larger part is in the next smaller unit: 6'2, 1 h 30.
+    """Gives a bare number behind a larger part the next smaller unit: 6'2, 1 h 30.
 
-    Raises ValueError for one that may be the front of a number: "1 299 g".
+    Raises ValueError for a number that may be the front of another: "1 299 g".
     """
     for one, other in pairwise(amounts):
         found = stated[one]
@@ -288,7 +289,7 @@ _GROUPED = re.compile(r"\d{1,3} \d{3}")
 
 
 def _compound(text: str, fitting: dict[Amount, tuple[object, int]]) -> list[Amount]:
-    """The parts of one amount in ever smaller units, "5 ft 11 in"; none of anything else."""
+    """The parts of an amount in descending units, "5 ft 11 in"; [] for any other amounts."""
     parts = list(fitting)
     for one, other in pairwise(parts):
         (larger, end), (smaller, _) = fitting[one], fitting[other]

@@ -1,6 +1,6 @@
-"""Names of units whose meaning depends on their case, or on what the field is asked in.
+"""Names of units whose meaning depends on their case, or on the quantity of the field.
 
-An F is degrees Fahrenheit for a field of temperatures, "pounds" are money for one of prices.
+An F is degrees Fahrenheit in a field of temperatures, "pounds" are money in a field of prices.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CASED = {
     **dict.fromkeys(("Kbps", "kbps", "Kb/s", "kb/s", "kbit/s"), "kilobit / second"),
     **dict.fromkeys(("Calories", "Calorie", "Cal", "Cals"), "kilocalorie"),
 }
-"""Names of which case is a part -> unit."""
+"""Case-sensitive names -> unit."""
 
 ANY_CASE = {
     **{"kw": "kilowatt", "kwh": "kilowatt_hour", "mah": "milliampere_hour", "wh": "watt_hour"},
@@ -33,7 +33,7 @@ ANY_CASE = {
     **dict.fromkeys(("gig", "gigs"), "gigabyte"),
     **{"ps": "metric_horsepower", "mcg": "microgram"},
 }
-"""Names in small letters -> unit, where pint knows none or another one."""
+"""Lower-case names -> unit, where pint knows no unit or another."""
 
 AREA = re.compile(r"(?:sq|square|quadrat)\.?\s?(.+)", re.IGNORECASE)
 VOLUME = re.compile(r"(?:cu|cubic|kubik)\.?\s?(.+)", re.IGNORECASE)
@@ -65,7 +65,7 @@ _MONEY = {
     **dict.fromkeys(("ruble", "rubles", "rub"), "RUB"),
 }
 _DOLLARS = ("USD", "CAD", "AUD", "NZD", "HKD")
-# Of several countries: the field's, else the first.
+# Names of several currencies: the field's, else the first.
 _SHARED = {
     **dict.fromkeys(("dollar", "dollars", "buck", "bucks"), _DOLLARS),
     **dict.fromkeys(("kr", "krona", "kronor", "krone", "kroner"), ("SEK", "NOK", "DKK")),
@@ -79,7 +79,7 @@ _HUNDREDTHS = {
 
 
 def kind_of(dimensions: dict[str, int]) -> str:
-    """The quantity that a field's unit measures, as far as it decides names."""
+    """The quantity that a unit measures, where names depend on the quantity; else ""."""
     names = {name: int(power) for name, power in dimensions.items()}
     match names:
         case {"[temperature]": 1}:
@@ -96,9 +96,9 @@ def kind_of(dimensions: dict[str, int]) -> str:
 
 
 def meant_by(name: str, kind: str, wanted: str) -> str | None:
-    """The unit that a name means for a field; None where the field makes no difference.
+    """The unit that a name means in a field; None where the field makes no difference.
 
-    wanted: the field's unit, by pint's name.
+    wanted: pint's name of the field's unit.
     """
     short = " ".join(name.replace(".", " ").split())
     if kind == "temperature" and (found := _DEGREES.fullmatch(short)):

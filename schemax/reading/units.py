@@ -1,4 +1,4 @@
-"""Units of measure, as texts name them: pint's, money, pieces, and what pint does not spell."""
+"""Units of measure in texts: pint's units, money, pieces, and spellings that pint lacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from schemax.reading.amounts import CURRENCIES, Amount, currency_beside, is_ordinal
 from schemax.reading.unit_words import ANY_CASE, AREA, CASED, RAISED, VOLUME, kind_of, meant_by
 
-# What pint takes for something else, or does not know; in lower case.
+# Lower-case names that pint reads as another unit, or does not know.
 _SPELLINGS = {
     **ANY_CASE,
     **dict.fromkeys(('"', "”", "″", "''", "zoll", "pouce", "pouces", "polegadas"), "inch"),
@@ -63,18 +63,18 @@ _DEFINITIONS = (
 )
 _LETTERS = r"""(?:[^\W\d_]|[%°¢#"'’″′”²³/._])+"""
 _WORD = rf"{_LETTERS}(?:(?<=[^\W\d_])[23])?"
-# No more than that reaches pint, which would compute 9**9**9.
+# Only such names are passed to pint, which would compute 9**9**9.
 _NAME = re.compile(
     rf"[$€£¥₹]|{_LETTERS}(?:(?:\^|\*\*)?[23])?(?:[\s*·]+{_LETTERS}(?:(?:\^|\*\*)?[23])?){{0,3}}|R\$|US\$"
 )
-# "half an hour", of which "0.5 an hour" comes here; its "an" is no French year.
+# "half an hour" arrives as "0.5 an hour", whose "an" is no French year.
 _BEHIND = re.compile(
     rf"[\s‐-–-]*(?:(?<=\b0\.5\s)an?\s+)?({_WORD})(?:\s+({_WORD}))?(?:\s+({_WORD}))?"
 )
 _LONGEST = 24
 
-# Units that a number of a shop's text may have, without their prefixes. pint knows many more, which
-# any word may spell: "D" is a debye, "fl" a femtolitre, "men" nothing, "at" a technical atmosphere.
+# The usual units of shops' texts, without prefixes. pint knows many more, with which ordinary words
+# collide: "D" is a debye, "fl" a femtolitre, "at" a technical atmosphere.
 _PREFIX = re.compile(
     r"^(?:kilo|hecto|deci|centi|milli|micro|nano|mega|giga|tera|kibi|mebi|gibi|tebi)"
 )
@@ -106,7 +106,7 @@ _USUAL = frozenset(
     }
     | set(CURRENCIES.values())
 )
-# Letters that name units more often than sizes, classes and versions.
+# Characters that name units more often than sizes, classes or versions.
 _ONE_LETTER = frozenset("glmvwhs\"'’″′”%$€£¥₹°")
 _WORDS_TOO = frozenset({"in", "in."})
 _GOES_ON = re.compile(r"\s+[^\W\d_]")
@@ -114,7 +114,7 @@ _WORD_BEFORE = re.compile(r"(?<![^\W\d_])([^\W\d_]{2,5})\.?\s?$")
 _UNREAD = re.compile(r"[\s\u00a0]?[-‐–]?((?:[^\W\d_]|[¢#‰°\u20a0-\u20cf؋฿៛])+[²³]?)")
 _CODE_BEFORE = re.compile(r"((?<![^\W_])[A-Z]{3}|[A-Z]{0,3}[$£¥\u20a0-\u20cf؋฿៛])\.?\s?$")
 _WORDS_BEHIND = re.compile(r"(?:\s?[^\W\d_]+\.?){1,4}")
-# Words of so few letters may be units that nobody has listed here, but for these.
+# Words up to this length may be units that are not listed here, except for these words.
 _FEW_LETTERS = 3
 _NO_UNITS = frozenset(
     {"a", "an", "the", "and", "or", "of", "in", "on", "at", "to", "by", "for", "per", "new", "old"}
@@ -123,7 +123,7 @@ _NO_UNITS = frozenset(
     | {"e", "da", "do", "di", "per", "con", "com", "la", "le", "el", "il", "der", "die", "das"}
     | {"big", "top", "set", "box", "bag", "can", "jar", "pro", "off", "vs", "up", "was", "now"}
 )
-# pint reads these prefixes before all units, metric or not.
+# Units with unusual prefixes, which pint accepts before all units, metric or not.
 _SELDOM = re.compile(
     r"(?:atto|femto|pico|peta|exa|zepto|yocto|zetta|yotta|ronto|quecto|ronna|quetta)"
     r"(?:meter|gram|second|liter|hour|day|year|foot|inch|pound|ounce|metric_ton)|"
@@ -134,7 +134,7 @@ _SELDOM = re.compile(
 
 @lru_cache(maxsize=1)
 def _registry() -> Any:
-    # Slow to import and to read its definitions, so only where a field names a unit.
+    # pint is slow to import and to load, so this is done only where a field names a unit.
     import pint
 
     registry: Any = pint.UnitRegistry(non_int_type=Decimal, on_redefinition="ignore")
@@ -145,7 +145,7 @@ def _registry() -> Any:
 
 @lru_cache(maxsize=16_384)
 def unit_named(name: str) -> Any | None:
-    """pint's unit of that name; None for an unknown one."""
+    """pint's unit of a name; None for an unknown name."""
     name = name.strip()
     small = " ".join(name.lower().replace(".", " ").split())
     known = CASED.get(name) or _SPELLINGS.get(name.lower()) or CURRENCIES.get(name.upper())
@@ -159,15 +159,15 @@ def unit_named(name: str) -> Any | None:
     for attempt, case_sensitive in attempts:
         try:
             found = _registry().parse_units(attempt, case_sensitive=case_sensitive)
-        except Exception:  # of any word that a text puts behind a number
+        except Exception:  # pint may raise anything for an arbitrary word
             continue
-        # Of "degrees Celsius", pint makes a product.
+        # pint reads "degrees Celsius" as a product.
         return None if any(part.startswith("delta_") for part in found._units) else found
     return None
 
 
 def _power_named(name: str) -> Any | None:
-    """The unit of "sq ft", "cu. in." and "m2"."""
+    """The unit of an area or volume, such as "sq ft", "cu. in." and "m2"; else None."""
     if found := RAISED.fullmatch(name):
         unit = unit_named(found[1])
         return None if unit is None else unit ** int(found[2])
@@ -180,7 +180,7 @@ def _power_named(name: str) -> Any | None:
 
 
 def check_unit(name: object) -> None:
-    """Raises ValueError for a name that is no unit."""
+    """Raises ValueError for a name of no known unit."""
     if not isinstance(name, str) or unit_named(name) is None:
         raise ValueError(
             f"unknown unit {name!r}; name one that pint knows, such as inch, cm, kg, GB or EUR"
@@ -188,10 +188,10 @@ def check_unit(name: object) -> None:
 
 
 def unit_beside(text: str, amount: Amount, wanted: str) -> tuple[Any, int] | None:
-    """The unit that a text states with an amount, and where it ends; None if it states none.
+    """The unit that a text states with an amount, and its end; None if the text states none.
 
-    Of several readings ("in", "in a") the longest that converts to the wanted unit, else the
-    longest that shops write.
+    Of several readings ("in", "in a") the longest that converts to the wanted unit is used, else
+    the longest that is usual in shops.
     """
     code = currency_beside(text, amount.start, amount.end)
     if code is not None:
@@ -203,16 +203,16 @@ def unit_beside(text: str, amount: Amount, wanted: str) -> tuple[Any, int] | Non
 
 
 def _money_before(text: str, amount: Amount) -> tuple[Any, int] | None:
-    """The money that a word in front of an amount names: "Rs. 500", "kr 5"."""
+    """The currency that a word before an amount names, "Rs. 500" or "kr 5"; else None."""
     found = _WORD_BEFORE.search(text, 0, amount.start)
     meant = meant_by(found[1], "money", "") if found else None
     return (unit_named(meant), amount.end) if meant else None
 
 
 def _check_money(text: str, amount: Amount, wanted: str) -> str | None:
-    """A word before an amount of money that only looks like a code.
+    """The word before an amount of money that looks like a code but is none, or None.
 
-    Raises ValueError where some other currency may be named beside it.
+    Raises ValueError if another currency may stand beside the amount.
     """
     found = _CODE_BEFORE.search(text, 0, amount.start)
     if found and found[1].lower() not in _NO_UNITS:
@@ -226,14 +226,14 @@ def _check_money(text: str, amount: Amount, wanted: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _kind(wanted: str) -> tuple[str, str]:
-    """The quantity that a field's unit measures, as far as names depend on it, and pint's name."""
+    """The quantity that a field's unit measures, see `kind_of`, and pint's name of the unit."""
     unit = unit_named(wanted)
     assert unit is not None, wanted
     return kind_of(dict(unit.dimensionality)), str(unit)
 
 
 def unit_behind(text: str, end: int, wanted: str) -> tuple[Any, int] | None:
-    """The unit that a text names from some place on, and where it ends; None if it names none."""
+    """The unit that a text names from a place on, and its end; None if the text names none."""
     found = list(_units_behind(text, end, wanted))
     fitting = [pair for pair in found if converts(pair[0], wanted)]
     usual = [pair for pair in found if _is_usual(pair[0], text, end, pair[1])]
@@ -241,7 +241,7 @@ def unit_behind(text: str, end: int, wanted: str) -> tuple[Any, int] | None:
 
 
 def _is_usual(unit: Any, text: str, start: int, end: int) -> bool:
-    """Tells if a unit that does not convert is one all the same, and no word of another sense."""
+    """True if a unit that does not convert is meant as a unit, not as an ordinary word."""
     name = text[start:end].strip(" \u00a0-‐–.").lower()
     if len(name) == 1 and name not in _ONE_LETTER:
         return False
@@ -253,8 +253,8 @@ def _is_usual(unit: Any, text: str, start: int, end: int) -> bool:
 
 
 def _units_behind(text: str, end: int, wanted: str) -> Iterator[tuple[Any, int]]:
-    """Units that a text may name from some place on, and where each ends; ever longer ones."""
-    # "nd", "rd", "st" and "th" are units of pint's.
+    """Yields the units that a text may name from a place on, and their ends, shortest first."""
+    # pint has units "nd", "rd", "st" and "th".
     match = None if is_ordinal(text, end) else _BEHIND.match(text, end)
     for last in (1, 2, 3):
         if match and match[last] and match.end(last) - match.start(1) <= _LONGEST:
@@ -265,12 +265,12 @@ def _units_behind(text: str, end: int, wanted: str) -> Iterator[tuple[Any, int]]
 
 
 def _is_seldom(unit: Any, name: str) -> bool:
-    """True if a name of few letters would be a unit of no shop's: "pm" a picometre."""
+    """True if a name of few letters would be a unit that shops do not use: "pm", a picometre."""
     return len(name) <= _FEW_LETTERS and any(map(_SELDOM.match, unit._units))
 
 
 def unread_beside(text: str, amount: Amount, wanted: str) -> str | None:
-    """The word beside a number without a unit. Raises ValueError where it may be a unit."""
+    """The word beside a number without a unit, or None. Raises ValueError if it may be a unit."""
     end = amount.end
     before = _check_money(text, amount, wanted) if is_money(wanted) else None
     if before is not None:
@@ -296,7 +296,7 @@ def is_money(wanted: str) -> bool:
 
 
 def is_power(wanted: str) -> bool:
-    """True if a unit is one of areas or volumes."""
+    """True for a unit of areas or volumes."""
     return dict(unit_named(wanted).dimensionality) in ({"[length]": 2}, {"[length]": 3})  # type: ignore[union-attr]
 
 
@@ -305,16 +305,16 @@ def converts(unit: Any, wanted: str) -> bool:
 
 
 def converted(amount: Amount, unit: Any, wanted: str) -> Decimal:
-    """Rounded to as many significant digits as the text has, and at least three.
+    """Converts an amount, rounded to the significant digits of the text, but at least three.
 
-    Never before the decimal point.
+    Digits before the decimal point are never rounded. Raises ValueError.
     """
     target = unit_named(wanted)
     if unit == target:
         return amount.value
     try:
         value = Decimal(_registry().Quantity(amount.value, unit).to(target).magnitude)
-    except Exception:  # of a product with degrees, which has no zero
+    except Exception:  # for a product with degrees, whose zero is undefined
         raise ValueError(f"{unit} does not convert to {wanted}") from None
     decimals = max(0, max(3, amount.digits) - 1 - value.adjusted()) if value else 0
     return Decimal(round(value, decimals))
