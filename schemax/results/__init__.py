@@ -1,4 +1,4 @@
-"""Raw slot text -> value -> validated instance."""
+"""Results: turns the raw text of slots into values, and values into validated instances."""
 
 from schemax.reading.file_text import Location
 from schemax.results.build import build

@@ -1,6 +1,6 @@
-"""The raw text of slots becomes a validated instance, with the fate of every field beside it.
+"""Builds a validated instance from the raw text of slots, with a result for every field.
 
-`Row` fills the instance; this module reports what became of each field.
+`Row` fills the instance; this module reports the result of each field.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ def build(
     strict: bool = False,
     prompt: str = "",
 ) -> Extraction[T]:
-    """Builds an instance of `schema` from a document's slots, or a failed row that says why.
+    """Builds an instance of `schema` from a document's slots, or a failed row with the reason.
 
-    `slots` is aligned with `attributes`; None is a field that the output did not mention, and
-    counts as null. `texts` are the document's, by field; without them no result has spans.
-    `strict` reads literals alone, whatever the fields say. `prompt` is what the model read before
-    the document: texts that stand there and not in the document are noted. Nothing that the slots'
-    texts or the schema's validators do is raised; ValueError only if the slots do not fit the
-    attributes, or these the schema.
+    slots: aligned with `attributes`; None for a field that the output did not mention, which counts
+        as null.
+    texts: of the document, by field; without texts no result has spans.
+    strict: reads literals alone, whatever the fields declare.
+    prompt: the text before the document; values that stand there, but not in the document, are
+        noted.
+
+    Errors of slots' texts or of the schema's validators are reported, never raised. Raises
+    ValueError only if the slots do not match the attributes, or the attributes the schema.
     """
     row = row_of(schema, attributes, slots, format, texts, strict)
     if texts and row.lists:
@@ -83,7 +86,7 @@ def row_of(
     texts: Mapping[str, str] | None,
     strict: bool,
 ) -> Row:
-    """The slots as they were read; see `build`."""
+    """Reads the slots into a `Row`; see `build`."""
     if len(slots) != len(attributes):
         raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
     row = Row(field_tree_of(schema), strict, [*map(plain_text, (texts or {}).values())])
@@ -105,7 +108,7 @@ def _results(
     aside: Collection[int],
     prompt: str,
 ) -> Iterator[tuple[str, FieldResult]]:
-    """Results of the leaf, and of all leaves of the nested models that it is a list of.
+    """Yields the results of a leaf and, for a list of nested models, of the items' leaves.
 
     aside: indices of leaves of kinds that were not chosen.
     """
@@ -159,7 +162,7 @@ def _result(
 
 
 def _echoes(row: Row, leaf: Leaf, spans: Sequence[Span | None], prompt: str) -> list[str]:
-    """Texts of the leaf's value that stand in the prompt alone. Choices all stand there."""
+    """The texts of a leaf's value that stand in the prompt alone; [] for choices, which all do."""
     is_text = any(one.is_text for one in leaf.attribute.variants)
     if not prompt or not is_text or leaf.choices is not None:
         return []
@@ -168,7 +171,7 @@ def _echoes(row: Row, leaf: Leaf, spans: Sequence[Span | None], prompt: str) -> 
 
 
 def _spans(row: Row, source: Source | None, leaf: Leaf, instance: Any) -> tuple[Span | None, ...]:
-    """Places of the texts of the leaf's value; none, if the value is not made of them."""
+    """The places of the texts of a leaf's value; () if the value is not made of the texts."""
     path = leaf.attribute.path
     around = (row.taken.get(path[:depth], Fallback.BUILD) for depth in range(1, len(path) + 1))
     if (
@@ -182,7 +185,7 @@ def _spans(row: Row, source: Source | None, leaf: Leaf, instance: Any) -> tuple[
 
 
 def _read_value(row: Row, leaf: Leaf) -> Any:
-    """The value that was read, before Pydantic."""
+    """The value that was read, before validation by Pydantic."""
     group = row.lists.get(leaf.index)
     chosen = row.chosen[leaf.index] if group is None else row.filling(group)
     return None if isinstance(chosen, Fallback) else chosen

@@ -1,8 +1,8 @@
-"""Confidences: how sure a model was of what it wrote.
+"""Confidences: the probabilities of values under the model.
 
-A model's probabilities are those of tokens. A typed value's is their product, over what its type
-allows, so that it compares with those of all other values. A free text's is their geometric mean:
-among products, the longer of two texts always looks worse.
+A model gives probabilities of tokens. The confidence of a typed value is the product over its
+tokens, among tokens that its type allows, and so comparable between values. The confidence of a
+free text is the geometric mean, since a product always favours the shorter of two texts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from schemax.tokens import SlotOutput
 
 Ids: TypeAlias = tuple[int, ...]
 
-_NOTHING = -1  # in the place of a token, before the first one
+_NOTHING = -1  # stands for a token before the first one
 _SURE = (1.0,)
 
 Fork: TypeAlias = tuple[Sequence[int], Sequence[float], dict[int, "Fork"]]
-"""The tokens that could come next, their probabilities, and the forks behind those of the tokens of
-which more is known."""
+"""The possible next tokens, their probabilities, and the known forks behind some of the tokens."""
 
 
 def mean_probability(logprobs: Sequence[float]) -> float:
@@ -29,7 +28,7 @@ def mean_probability(logprobs: Sequence[float]) -> float:
 
 
 def tree_of(output: SlotOutput) -> Fork:
-    """All that is known of what a slot could have written, from itself and its branches."""
+    """The tree of known alternatives of a slot, from its own output and its branches."""
     top: dict[int, Fork] = {}
     outputs = [output]
     while outputs:
@@ -37,7 +36,7 @@ def tree_of(output: SlotOutput) -> Fork:
         choices = {step.step: step for step in found.alternatives}
         onward, before = top, _NOTHING
         for place, token in enumerate(found.ids):
-            # A branch knows nothing of what stood there before it, where others know.
+            # A branch does not replace the alternatives before it that are known already.
             if before not in onward:
                 step = choices.get(place)
                 known = (step.ids, step.probabilities) if step else ((token,), _SURE)
@@ -52,10 +51,10 @@ def distribution(
     left_behind: Callable[[Ids], Mapping[int, Sequence[Any]]],
     root: Fork,
 ) -> dict[Any, float]:
-    """The probability of every value: that of all ways from the root which lead to it.
+    """The probability of every value: the sum over all paths from the root to the value.
 
-    left_behind: written tokens -> the values that each token leaves which could come next. Where
-        nothing more is known, these share its probability in equal parts.
+    left_behind: written tokens -> the values still possible behind each next token; they share the
+        token's probability equally where no fork is known.
     """
     if len(values) == 1:
         return {values[0]: 1.0}

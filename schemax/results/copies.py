@@ -1,8 +1,8 @@
-"""Items that a model wrote more often than the document states them.
+"""Copies: items that a model wrote more often than the document states them.
 
-Items in two phases do not see each other, so a model that cannot count along writes one item again
-and again. Equal items that the document states as often stay; so do those of which it states no
-text at all, since it may state them in other words.
+Items of lists in two phases do not see each other, so a model that does not count repeats an item.
+Equal items that the document states as often stay; so do items of which the document states no
+text, since it may state them in other words.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from schemax.results.spans import Source
 
 
 def leave_out_copies(row: Row, source: Source) -> None:
-    """Takes away the values of copies, so that they are left out; a note of the list names them."""
+    """Removes the values of copies, which are thus left out; a note of the list names the items."""
     for index, group in row.lists.items():
         (leaf,) = group.leaves
         items = [*group.children.values()]
@@ -36,7 +36,7 @@ def leave_out_copies(row: Row, source: Source) -> None:
 
 
 def _copies(row: Row, items: list[Leaf | Group], source: Source) -> dict[int, int]:
-    """Places of the items that are too many, each with that of the first item that it equals."""
+    """The places of surplus items -> the place of the first equal item."""
     places: dict[Any, list[int]] = {}
     for at, item in enumerate(items):
         places.setdefault(_values(row, item), []).append(at)
@@ -50,7 +50,7 @@ def _copies(row: Row, items: list[Leaf | Group], source: Source) -> dict[int, in
 
 
 def _values(row: Row, node: Leaf | Group) -> Any:
-    """The values that were read for an item and all below it, hashable."""
+    """The values that were read for an item and all its leaves, hashable."""
     node = row.node(node)
     if isinstance(node, Leaf):
         return repr(row.chosen[node.index])

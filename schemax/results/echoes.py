@@ -1,8 +1,8 @@
-"""Values that say what the prompt says, and the document does not.
+"""Echoes: values that stand in the prompt, but not in the document.
 
-A model that finds nothing likes to write the field's own name, an example of the declaration or a
-word of the instruction. Such a value may still be right ("television", of a text that says "TV"),
-so it stays, and is reported.
+A model that finds no value tends to write the field's name, an example of the declaration or a word
+of the instruction. Such a value may still be right ("television" for a text with "TV"), so it is
+kept and reported.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _LONGEST_SHOWN = 3
 
 
 def is_echo(text: str, prompt: str) -> bool:
-    """Tells if the words of a text, letters among them, stand in the prompt one after the other."""
+    """True if the words of a text, with letters among them, stand in the prompt in sequence."""
     words = _words(text)
     return any(map(str.isalpha, words)) and words in _known(prompt)
 
 
 def echo_note(texts: Sequence[str]) -> str | None:
-    """The note about values that are echoes; None if there are none."""
+    """The note about values that are echoes; None without any."""
     if not texts:
         return None
     shown = ", ".join(f'"{text.strip()}"' for text in texts[:_LONGEST_SHOWN])

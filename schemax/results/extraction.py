@@ -1,4 +1,4 @@
-"""The result of one document, as callers see it: an instance, or why there is none."""
+"""`Extraction`, the result of one document: an instance, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """Why a field has not got the value that the model wrote, or why a row has no instance.
+    """The reason why a field lacks the value that the model wrote, or a row its instance.
 
-    `field` is a dotted path, None for the row as a whole; `raw` is what the model wrote, if it did.
+    `field` is a dotted path, None for the row as a whole; `raw` is the text that the model wrote.
     """
 
     field: str | None
@@ -46,39 +46,39 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FieldResult:
-    """A leaf of a document, beside its value in the instance.
+    """The result of a field: its value, with probabilities, places and notes.
 
-    Of a list in two phases, everything stands for the count and all items: see docs/lists.md.
+    For a list in two phases, all entries refer to the count and all items: see docs/lists.md.
 
-    raw: what the model wrote, delimiter dropped; None if its output did not mention the field.
-    value: the final one, validators and defaults included. Of a failed row, what was read.
-    confidence: how probable the value is under the model. Of a typed value, among all that it
-        could write; of free text, the geometric mean over its tokens. Of a calibrated model, how
-        often such values are right (schemax.calibration), but for null. None where the model wrote
-        keys and values itself, where a server tells no probabilities, and for a field that the
-        output did not mention.
-    probability: of the whole value: the product over its tokens, where `confidence` is a mean. One
-    left_out: whether what was written is too improbable (the decoding's `min_probability`) to be
-        taken for a value: `raw` and `confidence` tell of it, `value` is what stands for none.
-    null_probability: how probable it is that there is no value; None where there has to be one.
-    legal_probability: how much of the model's probability fell on what the field's type allows:
-        `confidence` and `probability` are at most so large. A small one says that the model wanted
-        to write something else. legal_at_start: the same at the first token alone. None where the
-        model wrote keys and values itself.
-    alternatives: of an Enum, Literal or bool, every choice and its probability among these, None
-        for null. Of any other field that was decoded with `beams`, the texts of all beams, best
-        first, and how probable each is by itself, as `probability` is.
-    spans: where the text that the model wrote stands in the document: of a list, one per item that
-        it wrote; else one; None for what is not there. Empty without a value, where the value is
-        a default, and for bool, which has no text of its own.
-    locations: of a text that was read from a file, one per span: its page and boxes there, or its
-        paragraph; None where the span is None. Else empty.
-    note: what was read into the text, '"140 cm" read as 55.1 (centimeter in inch)'; of a list, into
-        all items; and of a value that was refused and asked for again, the first one with what was
-        said of it; and of a text that stands in the prompt and not in the document, that. None
-        where the text is a literal already, or could not be read.
+    raw: the text that the model wrote, without delimiter; None if the output did not mention the
+        field.
+    value: the final value, after validators and defaults. For a failed row, the value as read.
+    confidence: the probability of the value under the model. For a typed value, among all values
+        allowed; for free text, the geometric mean over its tokens. For a calibrated model, the
+        frequency with which such values are right (schemax.calibration), except for null. None
+        where the model wrote keys and values itself, where a server tells no probabilities, and for
+        a field that the output did not mention.
+    probability: of the whole value: the product over its tokens, where `confidence` is a mean.
+    left_out: True if the text is too improbable (the decoding's `min_probability`) to count as a
+        value: `raw` and `confidence` refer to the text, `value` is the field's value without one.
+    null_probability: the probability that there is no value; None where a value is required.
+    legal_probability: the part of the model's probability on texts that the field's type allows,
+        an upper bound of `confidence` and `probability`. A low one shows that the model preferred
+        another text. legal_at_start: the same at the first token alone. None where the model wrote
+        keys and values itself.
+    alternatives: for an Enum, Literal or bool, every choice and its probability among the choices,
+        None for null. For other fields decoded with `beams`, the texts of all beams, best first,
+        with the probability of each by itself, as in `probability`.
+    spans: the places of the written text in the document: one per item that the model wrote for a
+        list, else one; None for a text that is not found. Empty without a value, for a default,
+        and for bool, which has no text of its own.
+    locations: for a text read from a file, one per span: page and boxes, or paragraph; None where
+        the span is None. Else empty.
+    note: the interpretation of the text, '"140 cm" read as 55.1 (centimeter in inch)', for a list
+        of all items; a first value that was refused, with the reason; a text that stands in the
+        prompt but not in the document. None for a literal, or for a text that could not be read.
     finish_reason: "eos" also for a field that the output did not mention.
-    tokens: how many were decoded for it, delimiter included.
+    tokens: the number of tokens decoded for the field, delimiter included.
     """
 
     raw: str | None
@@ -98,17 +98,17 @@ class FieldResult:
 
     @property
     def span(self) -> Span | None:
-        """The first place that was found."""
+        """The first place found."""
         return next((span for span in self.spans if span is not None), None)
 
     @property
     def location(self) -> Location | None:
-        """The place of `span` in its file; None for a text that was read from none."""
+        """The place of `span` in its file; None for a text that was not read from a file."""
         return next((one for one in self.locations if one is not None), None)
 
     @property
     def grounded(self) -> bool | None:
-        """Tells if the document states all that the model wrote; None if there is nothing to find.
+        """True if the document states all that the model wrote; None if there is nothing to find.
 
         A value that is not grounded is normalised, inferred or invented.
         """
@@ -116,7 +116,7 @@ class FieldResult:
 
 
 class LaterResults(Mapping[str, FieldResult]):
-    """Results that are made when they are first asked for: most callers only look at values."""
+    """Results that are computed on first access, since most callers only use values."""
 
     __slots__ = ("_known", "_make")
 
@@ -125,7 +125,7 @@ class LaterResults(Mapping[str, FieldResult]):
         self._known: dict[str, FieldResult] = {}
 
     def _results(self) -> dict[str, FieldResult]:
-        # Two threads that ask at once make the same results twice, and both get them.
+        # Two concurrent threads may both compute the results, which are equal.
         if (make := self._make) is not None:
             self._known, self._make = make(), None
         return self._known
@@ -148,18 +148,18 @@ _READ_ONLY = (LaterResults, MappingProxyType)
 
 @dataclass(frozen=True, slots=True)
 class Extraction(Generic[T]):
-    """A document, read: the instance, or why there is none.
+    """The result of a document: the instance, or the reason why there is none.
 
-    fields: dotted names to results, in declaration order; empty if the document was not read. Of a
-        list of nested models, behind the list's own, those of its items' leaves, "lines.0.price".
-        Made when first asked for, of the instance as it is then.
-    steps: forward passes that the document took part in.
-    texts: what the model was shown, by key of the record ("text" for a bare str), as it was given:
-        spans are offsets into these. Empty if the document was not read.
-    slots: what was decoded, attribute by attribute, of which `build` has made all the rest.
-    is_gone: whether it failed for want of a server, so that the same may succeed later.
-    partial: of a row without an instance, the values that could be read, by field; nested models as
-        dicts. Each fits its field, and no validator of the model has seen them together.
+    fields: dotted names -> results, in declaration order; empty if the document was not read. The
+        result of a list of nested models is followed by results of the items' leaves, such as
+        "lines.0.price". Computed on first access, from the instance as it is then.
+    steps: the number of forward passes for the document.
+    texts: the texts given for the document, by key of the record ("text" for a bare str); spans are
+        offsets into these texts. Empty if the document was not read.
+    slots: the decoded text of each attribute, from which `build` has made all the rest.
+    is_gone: True if the server failed to answer, so that a later attempt may succeed.
+    partial: for a row without an instance, the values that could be read, by field; nested models
+        as dicts. Each value fits its field, but the model's validators have not seen them together.
     """
 
     value: T | None
@@ -186,14 +186,14 @@ class Extraction(Generic[T]):
 
     @property
     def ok(self) -> bool:
-        """Tells whether there is an instance."""
+        """True if there is an instance."""
         return self.value is not None
 
     def to_row(self, *, details: bool = False) -> dict[str, Any]:
-        """The row of a results file, of JSON types only; with `details`, every field's result.
+        """Returns the row of a results file, in JSON types; with `details`, all fields' results.
 
-        NaN and the infinities, which JSON lacks, become None, as in Pydantic's own JSON. Raises
-        what the model's own serializers and computed fields raise.
+        NaN and the infinities, which JSON lacks, become None, as in Pydantic's own JSON. Raises the
+        errors of the model's own serializers and computed fields.
         """
         row: dict[str, Any] = {"id": self.document_id, "index": self.index, "attributes": None}
         if self.value is not None:
@@ -210,13 +210,13 @@ class Extraction(Generic[T]):
 class SlotText:
     """The text that was decoded for one slot.
 
-    raw: its text, delimiter dropped.
-    complete: whether its stop rule was met, so that nothing of the value can be missing.
-    is_loop: whether it ends in the same few tokens over and over.
-    left_out: whether the value is too improbable to be taken for one.
-    items: of a list in two phases, whose raw text is the count, the slots of every item.
-    repaired: what was written when the value was asked for again, until one of both is taken.
-    refused: of such a slot, the first text and what was said of it. note: what became of that.
+    raw: the text without delimiter.
+    complete: True if the stop rule was met, so that the value cannot be cut off.
+    is_loop: True if the text ends in a repetition of a few tokens.
+    left_out: True if the text is too improbable to count as a value.
+    items: for a list in two phases, whose raw text is the count, the slots of every item.
+    repaired: the second answer, if the value was asked for again, until either answer is taken.
+    refused: the first text that was refused, and the reason. note: a note on the outcome.
     confidence, probability, null_probability, alternatives, legal_...: see `FieldResult`.
     """
 
@@ -239,7 +239,7 @@ class SlotText:
 
     @property
     def is_cut(self) -> bool:
-        """Tells whether a value ran out of its budget."""
+        """True if the value exceeded its token budget."""
         return self.finish_reason == "length" and not self.complete
 
 
@@ -249,7 +249,7 @@ def _as_dict(item: FieldError | FieldResult) -> dict[str, Any]:
 
 
 def _details(result: FieldResult) -> dict[str, Any]:
-    """`spans` only of lists: of other fields, `span` says all. Locations only of files."""
+    """A result in JSON types, with `spans` for lists alone, and locations for files alone."""
     row = _as_dict(replace(result, alternatives={}))
     del row["spans"], row["alternatives"], row["locations"]
     row["span"] = _place(result.span)
@@ -266,7 +266,7 @@ def _details(result: FieldResult) -> dict[str, Any]:
 
 
 def _label(choice: Any) -> str:
-    """A choice as a name in JSON; "null" for none."""
+    """A choice as a name in JSON; "null" for None."""
     plain = to_jsonable_python(choice, fallback=str)
     return plain if isinstance(plain, str) else json.dumps(plain)
 
@@ -286,7 +286,7 @@ _SIDES = ("left", "top", "right", "bottom")
 
 
 def json_ready(value: Any) -> Any:
-    """The value with None for NaN and the infinities, which JSON lacks."""
+    """Replaces NaN and the infinities, which JSON lacks, with None."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, dict):
@@ -306,7 +306,7 @@ def failed(
     steps: int = 0,
     is_gone: bool = False,
 ) -> Extraction[Any]:
-    """The row of a document that could not be read at all."""
+    """Makes the row of a document that could not be read at all."""
     error = FieldError(field, clipped(message), raw)
     return Extraction(None, index, document_id, errors=(error,), steps=steps, is_gone=is_gone)
 
@@ -317,9 +317,9 @@ def check_on_error(on_error: str) -> None:
 
 
 def values_of(found: Iterable[Extraction[Any]], on_error: str) -> list[Any]:
-    """Instances in order of the input, with None for a row that is none.
+    """Returns the instances in input order, None for a failed row.
 
-    Raises ExtractionError for such rows where on_error is "raise".
+    Raises ExtractionError for failed rows if on_error is "raise".
     """
     finished = sorted(found, key=lambda item: item.index)
     if on_error == "raise" and any(item.value is None for item in finished):
@@ -329,7 +329,7 @@ def values_of(found: Iterable[Extraction[Any]], on_error: str) -> list[Any]:
 
 
 def _warn_of_fields(finished: Sequence[Extraction[Any]]) -> None:
-    """Says which fields of finished rows have not got what the model wrote."""
+    """Logs the fields of finished rows that lack the value that the model wrote."""
     rows = [item for item in finished if item.value is not None and item.errors]
     if not rows:
         return

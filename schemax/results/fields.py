@@ -1,4 +1,4 @@
-"""A schema before the first row: its leaves, and how each may be filled."""
+"""`FieldTree`: the leaves and nested models of a schema, and the fallbacks of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from schemax.reading.choices import Choices
 
 
 class Fallback(Enum):
-    """Ways to fill a field other than by a value of the text; the fallbacks are tried in turn."""
+    """Ways to fill a field without a value from the text; the fallbacks are tried in turn."""
 
     BUILD = "a nested model: from its leaves"
     OMIT = "left out, so that Pydantic supplies the default"
@@ -35,10 +35,10 @@ class Fallback(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """An attribute, and its fallbacks where the text states no value, or one that cannot be used.
+    """An attribute, with its fallbacks for a text that states no value, or an unusable one.
 
-    annotation: what Pydantic validates its value with.
-    item: of a list of nested models, one of them as if it were a schema of its own.
+    annotation: the type with which Pydantic validates the value.
+    item: of a list of nested models, an item as if it were a schema of its own.
     number: of an item of a list that was read in two phases, from 1 on.
     """
 
@@ -60,12 +60,12 @@ class Leaf:
 class Group:
     """The root or a nested model. `fallbacks`: besides building it; `leaves`: all below it.
 
-    is_list: whether it is a list that was read in two phases, whose children are its items, named
-        "0", "1", ...; the list is then all of its leaves. is_mapping: of pairs, which are a dict.
-    kind, branches: of a union, the leaf that says which model is meant, and the models, one for
-        each of its choices; its only child is that leaf. model: of such a branch, its class; of an
-        item that may stand for the list, too. is_bare: whether the only child stands for a branch.
-    is_one_or_several: of a list, whether one item stands for it.
+    is_list: True for a list that was read in two phases: the children are the items, named "0",
+        "1", ..., and the only leaf is the list. is_mapping: True for pairs of a dict.
+    kind, branches: of a union, the leaf that names the model (the only child), and a group for each
+        of the leaf's choices. model: the class of such a branch, or of an item that may stand for
+        its list. is_bare: True if the only child stands for the branch.
+    is_one_or_several: True for a list for which a single item may stand.
     """
 
     path: tuple[str, ...]
@@ -89,13 +89,13 @@ class FieldTree:
 
 
 def field_tree_of(schema: Any) -> FieldTree:
-    """The fields of a class. Raises SchemaError for one that cannot be compiled."""
+    """Returns the fields of a class. Raises SchemaError for a class that cannot be compiled."""
     return _field_tree_of(schema)
 
 
 @lru_cache(maxsize=128)
 def _field_tree_of(schema: Any) -> FieldTree:
-    # Keyed by the class alone: attributes hold Enum members, and these need not be hashable.
+    # Keyed by the class alone: attributes hold Enum members, which need not be hashable.
     place = _Place(*_numbered(compile_attributes(schema)))
     is_root = issubclass(schema, RootModel)
     root = _nested(root_type(schema), place) if is_root else _group(schema, place)
@@ -108,7 +108,7 @@ def _field_tree_of(schema: Any) -> FieldTree:
 
 @lru_cache(maxsize=128)
 def part_of(schema: Any, name: str) -> type[BaseModel]:
-    """A model of one of the schema's own fields, to read it before the others are there."""
+    """Makes a model of one field of a schema, to read the field before the others are known."""
     field = schema.model_fields[name]
     fields: Any = {name: (field.annotation, field)}
     made: Any = create_model(schema.__name__, __config__=schema.model_config, **fields)
@@ -120,9 +120,9 @@ def part_of(schema: Any, name: str) -> type[BaseModel]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The place of a nested model: `path` and `fallbacks` are its own, `models` those around it.
+    """The place of a nested model. models: the enclosing models.
 
-    numbered: attributes with their numbers, by path; begun: all paths that theirs begin with.
+    numbered: attributes with their numbers, by path; begun: all prefixes of the paths.
     """
 
     numbered: Mapping[tuple[str, ...], tuple[int, Attribute]]
@@ -142,7 +142,7 @@ def _numbered(
 
 
 def _group(model: type[Any], place: _Place, kinds: Kinds | None = None) -> Group:
-    """kinds: of the union that the model is one of."""
+    """Makes the group of a model. kinds: of the union that has the model as a member."""
     around = (*place.models, model)
     children: dict[str, Leaf | Group] = {}
     leaves: list[Leaf] = []
@@ -192,7 +192,7 @@ def _nested(field_type: FieldType, place: _Place) -> Group:
     branches = {model: _group(model, place, kinds) for model in kinds.distinct}
     for model, group in branches.items():
         if not kinds.is_field or group.is_bare:
-            # The kind is stated with the fields of its model, though it is none of them.
+            # The leaf of the kind counts among the model's leaves, though it is none of its fields.
             branches[model] = replace(group, leaves=(kind, *group.leaves))
     leaves = {leaf.index: leaf for group in branches.values() for leaf in group.leaves}
     leaves[number] = kind
@@ -207,9 +207,9 @@ def _nested(field_type: FieldType, place: _Place) -> Group:
 
 
 def items_of(leaf: Leaf, count: int, first: int) -> list[Leaf | Group]:
-    """The items of a list, which are left out where they cannot be used.
+    """Makes the items of a list, each omitted if it cannot be used.
 
-    first: index of the first one's first leaf.
+    first: the index of the first item's first leaf.
     """
     if leaf.item is not None:
         width = len(leaf.item.leaves)
@@ -231,7 +231,7 @@ def items_of(leaf: Leaf, count: int, first: int) -> list[Leaf | Group]:
 
 
 def _moved(group: Group, path: tuple[str, ...], first: int) -> Group:
-    """The group below a path, its leaves' indices counted from `first` on."""
+    """Moves a group below a path, with the indices of its leaves shifted by `first`."""
     leaves = tuple(
         replace(
             leaf,
@@ -275,6 +275,6 @@ def _leaf(
 
 
 def one_or_several(of: Attribute | Group, value: Any) -> Any:
-    """A list's only item, where it may stand for the list; any other value as it is."""
+    """The only item of a list, if it may stand for the list; any other value unchanged."""
     is_one = of.is_one_or_several and isinstance(value, list) and len(value) == 1
     return value[0] if is_one else value

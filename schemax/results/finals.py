@@ -16,7 +16,7 @@ MOVED = object()
 
 
 def of_other_kinds(row: Row, group: Group) -> Iterator[int]:
-    """Indices of leaves that models of unions have which were not chosen."""
+    """Yields the indices of leaves in models of unions that were not chosen."""
     node = row.branch(group)
     own = {leaf.index for leaf in node.leaves}
     yield from (leaf.index for leaf in group.leaves if leaf.index not in own)
@@ -29,8 +29,8 @@ def of_other_kinds(row: Row, group: Group) -> Iterator[int]:
 def final(row: Row, instance: Any, path: tuple[str, ...]) -> Any:
     """The leaf's value in the instance; None where a nested model is absent.
 
-    MOVED where it cannot be told which of a list's items is meant, since Pydantic or the
-    model's validators have dropped or added some.
+    MOVED where the leaf's item cannot be identified, since Pydantic or the model's validators have
+    removed or added items.
     """
     for depth, name in enumerate(path):
         while isinstance(instance, RootModel):

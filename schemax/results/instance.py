@@ -1,4 +1,4 @@
-"""A row becomes an instance: validated, what is at fault replaced, and validated again."""
+"""Turns a row into an instance: validates, replaces faulty values, and validates again."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ T = TypeVar("T")
 
 
 def instance_of(row: Row, schema: type[T]) -> T | None:
-    """The instance, once all that is at fault has been replaced; None if the row fails.
+    """Returns the instance, with all faulty values replaced; None if the row fails.
 
-    Terminates because every round uses up a fallback of a leaf or of a nested model.
+    Terminates, because every round consumes a fallback of a leaf or of a nested model.
     """
     while True:
         try:
             data = row.assembled(row.root)
             if isinstance(data, Fallback):
                 return None
-            # Names, because the data is keyed by them; lax, because it is text.
+            # By name, since the data is keyed by field names; lax, since values are texts.
             instance = validated(schema, data, strict=False, by_name=True, by_alias=False)
         except Misfit as misfit:
             row.blamed(misfit.error, misfit.node)
@@ -40,7 +40,7 @@ def instance_of(row: Row, schema: type[T]) -> T | None:
             if not row.blamed(error):
                 return None
             continue
-        except Exception as error:  # a validator's: costs this row, not the run
+        except Exception as error:  # a validator's: fails this row, not the run
             row.errors.append(FieldError(None, reason_of(error)))
             return None
         if not _blamed_timestamps(row, instance) and not _blamed_by_document(row, instance):
@@ -49,7 +49,7 @@ def instance_of(row: Row, schema: type[T]) -> T | None:
 
 
 def partial_of(row: Row, schema: Any) -> dict[str, Any]:
-    """The values that fit their types, of a row that has no instance, by field."""
+    """The values that fit their types, by field, for a row without an instance."""
     found: dict[str, Any] = {}
     model: Any = row.root.model or schema
     for name, child in row.root.children.items():
@@ -58,7 +58,7 @@ def partial_of(row: Row, schema: Any) -> dict[str, Any]:
             continue
         try:
             found[name] = _adapter(model, name).validate_python(data, strict=False)
-        except Exception:  # of a validator; what it says is among the row's errors
+        except Exception:  # a validator's, reported among the row's errors
             continue
     return {name: _as_data(value) for name, value in found.items() if value not in (None, [])}
 
@@ -84,16 +84,16 @@ def _adapter(schema: Any, name: str) -> TypeAdapter[Any]:
 
 
 def _as_data(value: Any) -> Any:
-    """Models as dicts."""
+    """The value with models as dicts."""
     if declares_fields(type(value)):
         return dumped(value)
     return [_as_data(item) for item in value] if isinstance(value, list) else value
 
 
 def _blamed_timestamps(row: Row, instance: Any) -> bool:
-    """Faults dates that Pydantic took for seconds since 1970, such as the year "2024".
+    """Faults dates that Pydantic read as seconds since 1970, such as the year "2024".
 
-    Looks at the outcome, because a validator may well make a date of a year.
+    Checks the outcome, because a validator may turn a year into a date.
     """
     before = len(row.errors)
     for leaf in row.dated:
@@ -109,7 +109,7 @@ def _blamed_timestamps(row: Row, instance: Any) -> bool:
 
 
 def _blamed_by_document(row: Row, instance: Any) -> bool:
-    """Faults what the JSON Schema document of the class forbids; reports what no fallback mends."""
+    """Faults values that the class's JSON Schema forbids; reports errors without a fallback."""
     blame: dict[Leaf, list[str]] = {}
     staying: list[FieldError] = []
     for place, message in problems_of(instance):

@@ -1,4 +1,4 @@
-"""Lists whose items have slots of their own: what these come to, taken together."""
+"""Lists whose items have slots of their own: merges the slots of a list into one."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WORST: tuple[FinishReason, ...] = ("length", "eos", "stop")
 def with_items(
     slot: SlotText | None, attribute: Attribute, format: OutputFormat
 ) -> SlotText | None:
-    """A list of nested models that the model wrote itself, as JSON: its count, and its items.
+    """Splits a list of nested models that the model wrote as JSON into count and items.
 
-    As it is where it is no such list, which the results tell.
+    Returns other slots unchanged; errors show in the results.
     """
     try:
         rows = json.loads(slot.raw) if slot is not None and attribute.fields else None
@@ -39,12 +39,11 @@ def with_items(
 
 
 def taken_together(slot: SlotText) -> SlotText:
-    """A count and its items as one slot; any other slot as it is.
+    """Merges a count and its items into one slot; returns any other slot unchanged.
 
-    raw: what was written for the items, with ", " between an item's leaves and "; " between items;
-    the count, where there are none. confidence: the count's, times the geometric mean of those of
-    all leaves. probability, legal_probability: the product. finish_reason: the worst. tokens: all
-    of them.
+    raw: the texts of the items, with ", " between an item's leaves and "; " between items; the
+    count, if there are no items. confidence: the count's, times the geometric mean over all leaves.
+    probability, legal_probability: the product. finish_reason: the worst. tokens: the sum.
     """
     if not slot.items:
         return slot
@@ -73,9 +72,9 @@ def _product(count: float | None, leaves: list[float | None], exponent: float) -
 
 
 def without_items(fields: Mapping[str, FieldResult]) -> dict[str, FieldResult]:
-    """Without the leaves of items, which the results of their lists stand for.
+    """The results without the leaves of items, which the results of their lists include.
 
-    Their names have the number of an item in them, "lines.0.price".
+    Names of items' leaves contain the number of the item, "lines.0.price".
     """
     return {
         name: result

@@ -1,4 +1,4 @@
-"""Second chances: which values were refused, and which of two answers is taken."""
+"""Repairs: finds the values that were refused, and chooses between first and second answers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def refusals(
 ) -> dict[Path, str]:
     """The reasons of types, validators and the JSON Schema document for refusing values.
 
-    By the paths of their leaves; of an item, its number, from 0 on, is a part of the path. Not of
-    what was cut off, of null, of counts, and of models as a whole.
+    Keys are paths of leaves; the path of an item's leaf contains the item's number, from 0 on.
+    Truncated texts, nulls, counts, and models as a whole are not included.
     """
     row = row_of(schema, attributes, slots, format, texts, strict)
     instance_of(row, schema)
@@ -53,10 +53,11 @@ def settled(
     refused: Callable[[Slots], dict[Path, str]],
     null: str,
 ) -> Slots:
-    """The slots, with the second answers in the place of values that were refused, unless these are
-    null, cut off or refused as well: then the first error stays.
+    """The slots with second answers in the place of refused values.
 
-    refused: says so of slots, see `refusals`. null: the literal, without white space around it.
+    A second answer that is null, cut off or refused is not taken: then the first error stays.
+
+    refused: the refusals of slots, see `refusals`. null: the literal, without surrounding space.
     """
 
     def chosen(take: Callable[[Path, SlotText, SlotText], SlotText]) -> Slots:
@@ -87,7 +88,7 @@ def _chosen(
     path: Path,
     take: Callable[[Path, SlotText, SlotText], SlotText],
 ) -> SlotText:
-    """fields: of the attribute, if it is a list of models."""
+    """The slot with either answer for each value. fields: of an item, for a list of models."""
     if slot.items is not None:
         leaves = [(leaf.path, leaf.fields) for leaf in fields] or [((), ())]
         items = (

@@ -1,12 +1,12 @@
-"""A document on its way to an instance: what was read, what takes its place, what is wrong.
+"""`Row`, a document on its way to an instance: values read, fallbacks taken, and errors.
 
-Values reach Pydantic as text, in lax mode, so that `int`, `Decimal` or `date` fields, constraints
-and validators mean what they always mean. A value that cannot be used never costs more than it
-must: its field falls back to its default, else to None, each with its reason in
-`Extraction.errors`; only if neither is allowed does the row fail.
+Values are passed to Pydantic as text, in lax mode, so that `int`, `Decimal` or `date` fields,
+constraints and validators keep their usual meaning. An unusable value costs as little as possible:
+its field falls back to the default, else to None, with the reason in `Extraction.errors`; only if
+neither is allowed does the row fail.
 
-Strict models and fields are read in lax mode too: strictness is about the types a program passes,
-and a document has nothing but text to offer.
+Strict models and fields are validated in lax mode, too: strictness concerns the types that programs
+pass, and a document consists of text alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from schemax.results.values import count_of, is_text, readings_of, texts_of
 
 
 class Misfit(Exception):
-    """Data that Pydantic does not take for the model of a union."""
+    """Data that Pydantic does not accept for the chosen model of a union."""
 
     def __init__(self, node: Leaf | Group, error: ValidationError) -> None:
         super().__init__(node, error)
@@ -40,17 +40,17 @@ _NO_VALUE = "the text states no value, and the field is required"
 class Row:
     """A document on its way to an instance.
 
-    chosen: per leaf the value that was read, or the fallback that is taken instead.
-    stated: per leaf the texts of the value that was read; notes: what was read into them.
-    strict: whether texts are read as literals alone, whatever the fields say.
-    documents: the texts that the values were read from; empty where they are unknown.
-    left: per leaf that was at fault, the fallbacks not tried yet.
-    refused: per leaf whose own value was at fault, what was said of it.
+    chosen: per leaf, the value that was read, or the fallback taken instead.
+    stated: per leaf, the texts of the value that was read; notes: their interpretations.
+    strict: True if texts are read as literals alone, whatever the fields declare.
+    documents: the texts that the values were read from; empty if unknown.
+    left: per faulty leaf, the fallbacks not tried yet.
+    refused: per leaf whose own value was faulty, the reason.
     lists, items: per leaf that is a list in two phases, its group, and its items' leaves with their
         slots.
-    kept: per such list, by path, the names of the items that were passed to Pydantic, by what it
-        calls them: their places, or the keys of a dict; None, of the one that stands for the list.
-    taken, tried: per group, the fallback of the latest attempt and those that did not work.
+    kept: per list in two phases, by path: Pydantic's names of the items passed (places, keys of a
+        dict, or None for an item that stands for the list) -> names of the items in the group.
+    taken, tried: per group, the fallback of the latest attempt, and the failed fallbacks.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class Row:
         self.tried: dict[tuple[str, ...], set[Fallback]] = {}
 
     def begin(self, leaves: Sequence[Leaf]) -> None:
-        """Takes up the leaves that are numbered next."""
+        """Adds the leaves with the next numbers."""
         self.chosen += [leaf.when_null[0] if leaf.when_null else Fallback.LOST for leaf in leaves]
         self.raws += [None] * len(leaves)
         self.stated += [()] * len(leaves)
@@ -116,7 +116,7 @@ class Row:
             self.notes[leaf.index] = "; ".join(notes)
 
     def _no_value(self, leaf: Leaf, texts: Sequence[str]) -> str | None:
-        """Why texts are no value of a field that may go without one; None if they are one."""
+        """The reason why texts are no value of an omittable field; None if they may be a value."""
         if not leaf.when_null or leaf.choices is not None:
             return None
         if not leaf.attribute.is_text:
@@ -146,7 +146,7 @@ class Row:
         pairs = [pair for row in zip(rows, slots, strict=True) for pair in zip(*row, strict=True)]
         for inner, one in pairs:
             self.read(inner, one, format)
-        self.chosen[leaf.index] = []  # stated, whatever becomes of its items
+        self.chosen[leaf.index] = []  # counts as stated, even if all items are lost
         placed = (inner for inner, _ in pairs if inner.attribute.kind != "boolean")
         self.stated[leaf.index] = [text for inner in placed for text in self.stated[inner.index]]
         if notes := [self.notes[inner.index] for inner, _ in pairs if inner.index in self.notes]:
@@ -163,11 +163,11 @@ class Row:
         )
 
     def node(self, child: Leaf | Group) -> Leaf | Group:
-        """The child itself, the group of the list that it is, or of the kind that was chosen."""
+        """The child itself, or the group of its list, or the group of the kind that was chosen."""
         return self.lists.get(child.index, child) if isinstance(child, Leaf) else self.branch(child)
 
     def branch(self, group: Group) -> Group:
-        """The group itself; of a union, that of the kind that was chosen."""
+        """The group itself; for a union, the group of the kind that was chosen."""
         if group.kind is None or isinstance(self.chosen[group.kind.index], Fallback):
             return group
         choices = group.kind.attribute.choice_values
@@ -178,12 +178,12 @@ class Row:
     def root(self) -> Group:
         return self.branch(self.tree.root)
 
-    # What is passed to Pydantic.
+    # Data for Pydantic.
 
     def assembled(self, group: Group) -> Any:
-        """The group's data by field name, or LOST, once the reasons of all fields are known.
+        """The group's data by field name; LOST, once the errors of all fields are known.
 
-        Of a union's model an instance, so that Pydantic takes no other one for it.
+        For the model of a union an instance, so that Pydantic chooses no other model.
         """
         data: dict[str, Any] = {}
         lost = False
@@ -210,7 +210,7 @@ class Row:
         return data if group.model is None else self._instance(group, data)
 
     def _pairs(self, group: Group, items: dict[str, Any]) -> dict[Any, Any]:
-        """A dict of pairs. Of several with one key, the first is kept, and the others reported."""
+        """Makes a dict of pairs. The first pair of a key is kept, further pairs are reported."""
         kept: dict[int | str | None, str] = {}
         for name, item in items.items():
             if kept.setdefault(item["key"], name) != name:
@@ -258,10 +258,10 @@ class Row:
         tried = self.tried.get(group.path, ())
         return next((fallback for fallback in fallbacks if fallback not in tried), Fallback.LOST)
 
-    # What was at fault.
+    # Faults.
 
     def fault(self, leaf: Leaf, message: str) -> None:
-        """Reports the leaf, and takes its next fallback."""
+        """Reports an error of a leaf, and takes the leaf's next fallback."""
         chosen = self.chosen[leaf.index]
         if not isinstance(chosen, Fallback):
             self.refused[leaf.index] = message
@@ -277,13 +277,13 @@ class Row:
         self.errors.append(FieldError(leaf.attribute.name, message, self.raws[leaf.index]))
 
     def blamed(self, error: ValidationError, of: Leaf | Group | None = None) -> bool:
-        """Faults what the error names; False if that is nothing but the row as a whole.
+        """Faults the fields that an error names; False if the error names only the whole row.
 
-        of: the member of a union that the error is of; None for the root.
+        of: the member of a union in which the error occurred; None for the root.
         """
         top = of or self.root
         if of is None and error.title != self.tree.title:
-            # of another model, out of a default factory
+            # the error of another model, from a default factory
             self.errors.append(FieldError(None, reason_of(error)))
             return False
         blame: dict[Leaf | Group, list[str]] = {}
@@ -308,7 +308,7 @@ class Row:
     def located(
         self, loc: tuple[int | str, ...], top: Leaf | Group
     ) -> tuple[Leaf | Group, tuple[int | str, ...]]:
-        """The deepest node on a place that Pydantic names below a group, and the rest of it."""
+        """The deepest node on a path of Pydantic's below a group, and the rest of the path."""
         node = top
         for depth, part in enumerate(loc):
             kept = self.kept.get(node.path, {}) if isinstance(node, Group) else {}
@@ -320,11 +320,11 @@ class Row:
             if is_pair and isinstance(node, Group):
                 node = self.node(node.children["key" if "[key]" in loc[depth + 1 :] else "value"])
             if isinstance(node, Group) and self.taken[node.path] is not Fallback.BUILD:
-                return node, loc[depth + 1 :]  # the error is in its default
+                return node, loc[depth + 1 :]  # the error is in the default
         return node, ()
 
     def discarded(self, group: Group) -> Iterator[FieldError]:
-        """A reason for every usable value that went with the nested model around it."""
+        """Yields an error for every usable value that was lost with its enclosing model."""
         for child in map(self.node, group.children.values()):
             if isinstance(child, Leaf):
                 continue

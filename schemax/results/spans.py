@@ -1,17 +1,17 @@
 """Spans: the places of a value in the texts that it was read from.
 
-A value is looked for in four ways, each only where those before it found nothing:
+A value is searched for in four ways, each only if the ways before found no place:
 
 1. exactly, character by character;
-2. loosely: case, white space, typographic variants and invisible characters make no difference;
-3. barely: nor do punctuation and the spaces between words ("16oz", "K-Cup", "Kid's");
-4. fuzzily: the most similar place, if it reads the same word by word but for a plural ending or a
-   slip of the pen, or is a quotation with hardly a character changed.
+2. loosely: ignoring case, white space, typographic variants and invisible characters;
+3. barely: also ignoring punctuation and spaces between words ("16oz", "K-Cup", "Kid's");
+4. fuzzily: the most similar place, if it reads the same word by word except for plural endings and
+   typos, or is a quotation with hardly a character changed.
 
-What that finds and misses on real titles, and what it costs, is measured in docs/results.md.
+docs/results.md reports recall and cost on real titles.
 
-Numbers are never taken for others: the last two ways ask for the same ones. Of several places, one
-between word boundaries is preferred to one inside a word, then the first in the order of the texts.
+Different numbers never match: the last two ways require equal numbers. A place between word
+boundaries is preferred to a place inside a word, then the first in the order of the texts.
 """
 
 from __future__ import annotations
@@ -30,32 +30,31 @@ from schemax.reading.markup import MarkedUp, plain_text
 from schemax.reading.nearby import places_of
 from schemax.results.extraction import Span
 
-# Values of so few characters stand inside the words of any longer text by chance. They count only
-# as words of their own, and are not looked for fuzzily.
+# Values up to this length occur inside words by chance. They count only as whole words, and are not
+# searched for fuzzily.
 _SHORT = 3
 
-# Similarities are 2 * common characters / all characters, times 100. Places below this one are not
-# looked at.
+# The least similarity of a place: 2 * common characters / all characters, times 100.
 _SIMILAR = 70.0
 
-# A fuzzy search takes at most about 2 ns per character of the value and character of the text, as
-# long as values are short: 0.1 s a row at the very most. Values beyond that are not looked for
-# fuzzily. Sixteen values of 60 characters in a text of 40,000 are within it.
+# A fuzzy search for short values takes at most about 2 ns per character of the value and character
+# of the text: with this bound, 0.1 s per row at most. Values beyond the bound are not searched for
+# fuzzily. Sixteen values of 60 characters in a text of 40,000 are within the bound.
 _LONGEST_FUZZY = 200
 FUZZY_WORK = 40_000_000
 
-# Further, ends of words are not looked for: where there are none, they would be far.
+# The farthest that the end of a word is searched for.
 _LONGEST_WORD = 50
 
-# What a cut at a place of a text separates: words, a number and its unit, or parts of a word.
+# The parts that a cut at a place of a text separates: words, number and unit, or parts of a word.
 _BETWEEN, _NUMBER_AND_UNIT, _THROUGH = range(3)
 
 
 class Source:
-    """The texts of one row, by field, to be searched for its values.
+    """Searches the texts of a row, by field, for its values.
 
-    Folds a text once, and only if a value is not found exactly. Of texts with HTML, what is seen of
-    them is searched; places are those in the whole.
+    A text is folded once, and only if a value is not found exactly. In texts with HTML the visible
+    text is searched; places refer to the source.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
@@ -64,14 +63,14 @@ class Source:
         self._work_left = FUZZY_WORK
 
     def locate(self, value: str) -> Span | None:
-        """The place that states `value`, a text as a model wrote it; None if no place does."""
+        """The place that states `value`, a text that a model wrote; None if no place does."""
         found = self._located(value)
         if found is None or (source := self._marked_up.get(found.field)) is None:
             return found
         return Span(*source.place(found.start, found.end), found.field)
 
     def locations(self, spans: Sequence[Span | None]) -> tuple[Location | None, ...]:
-        """Places of spans in the files that their texts were read from; empty if in none."""
+        """The places of spans in the files of their texts; () if no text is from a file."""
         if not any(isinstance(text, FileText) for text in self._marked_up.values()):
             return ()
         return tuple(span and self._in_file(span) for span in spans)
@@ -94,7 +93,7 @@ class Source:
         )
 
     def _best(self, places: Iterable[Span], allowed: int) -> Span | None:
-        """The first of the places that cut the least, none of them more than `allowed`."""
+        """The first of the places with the weakest cut; None if all cut more than `allowed`."""
         best = None
         for place in places:
             text = self._texts[place.field]
@@ -106,7 +105,7 @@ class Source:
         return best
 
     def times(self, value: str) -> int:
-        """Counts the places that state `value`, inside words as well; 0 if only alike ones do."""
+        """Counts the places that state `value`, also inside words, but not merely similar ones."""
         value = value.strip()
         ways = [self._exact, self._loose, self._bare]
         ways += [self._numbers] if _NUMERIC.fullmatch(value) else []
@@ -118,7 +117,7 @@ class Source:
                 yield Span(start, end, field)
 
     def _numbers(self, value: str) -> Iterator[Span]:
-        """Equal numbers: 1299.0 stands in "1,299"."""
+        """Yields the places of equal numbers: 1299.0 stands in "1,299"."""
         number = places_of(value)
         for field, text in self._texts.items():
             for found in islice(number.finditer(text), _MOST_NUMBERS):
@@ -151,7 +150,7 @@ class Source:
             if found is None or found.dest_start == found.dest_end:
                 continue
             original = self._texts[field]
-            # The window found is as long as the value, so its ends are anywhere in a word.
+            # The window found is as long as the value, so its ends may lie inside words.
             window = text.original(found.dest_start, found.dest_end)
             for start, end in _trimmed(original, *window):
                 piece = original[start:end]
@@ -174,7 +173,7 @@ class Source:
 
 
 def _cut(text: str, at: int) -> int:
-    """Names what a place that starts or ends at `at` cuts through, if anything."""
+    """The parts that a place that starts or ends at `at` separates; see `_BETWEEN`."""
     if not 0 < at < len(text):
         return _BETWEEN
     before, after = text[at - 1], text[at]
@@ -184,7 +183,7 @@ def _cut(text: str, at: int) -> int:
         return _THROUGH
     if before in ".," or after in ".,":
         return _THROUGH if _NUMBER_GOES_ON.match(text, at - (before in ".,") - 1) else _BETWEEN
-    if before in "'’":  # men stand in "men's", but no s
+    if before in "'’":  # "men's" contains "men", but no "s"
         return _THROUGH if after.isalpha() and text[at - 2 : at - 1].isalpha() else _BETWEEN
     if not (_in_word(before) and _in_word(after)):
         return _BETWEEN
@@ -203,8 +202,8 @@ _DIGIT = re.compile(r"\d")
 _NUMERIC = re.compile(r"[-−]?\d+(?:[.,]\d+)?")
 _LONGEST_NUMBER = 32
 _MOST_NUMBERS = 1000
-# Numbers with separators that might also stand between two numbers: what decides is how many digits
-# follow, and what the number is of.
+# Numbers whose separators might also separate two numbers: the digits that follow decide, and the
+# unit.
 _UNITS = (
     r"[kmcd]?[gml]|oz|lbs?|inch|in|Zoll|ft|k?W|V|h|USD|EUR|GBP|CHF|PLN|kr|zł|[Ee]uros?|"
     r"Stück|Stk|St|pcs|pieces|count|ct"
@@ -231,7 +230,7 @@ def _in_word(char: str) -> bool:
 
 
 def _unspaced(char: str) -> bool:
-    """Tells scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese."""
+    """True in scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese."""
     return char >= "\u0e00" and (
         "\u2e80" <= char <= "\u9fff"
         or "\u0e00" <= char <= "\u0eff"
@@ -245,7 +244,7 @@ _FRINGE = " \t\n\r\xa0,.;:|/()[]-&"
 
 
 def _trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The place with the words at its two ends wholly in or out, and no punctuation around it."""
+    """Yields the place with the words at its ends wholly in or out, without outer punctuation."""
     for first in _word_around(text, start):
         for last in _word_around(text, end - 1):
             piece = text[first:last]

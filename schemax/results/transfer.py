@@ -1,4 +1,4 @@
-"""Slots as JSON, for a process that reads them as if it had decoded them itself."""
+"""Converts slots to JSON and back, for a process that uses slots which another has decoded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLAIN = TypeAdapter(SlotText)
 
 
 def slots_to_json(attributes: Sequence[Attribute], slots: Slots) -> list[Any]:
-    """(N,) objects, or None. Choices stand under the texts that stand for them in the schema."""
+    """(N,) objects, or None. Choices are written as their texts in the schema."""
     return [
         None if slot is None else _to_json(attribute, slot)
         for attribute, slot in zip(attributes, slots, strict=True)
@@ -27,7 +27,7 @@ def slots_to_json(attributes: Sequence[Attribute], slots: Slots) -> list[Any]:
 
 
 def slots_from_json(attributes: Sequence[Attribute], found: Any) -> tuple[SlotText | None, ...]:
-    """Slots as `slots_to_json` wrote them. Raises ValueError for anything else."""
+    """Reads slots that `slots_to_json` wrote. Raises ValueError for anything else."""
     if not isinstance(found, list) or len(found) != len(attributes):
         raise ValueError(f"there must be a list of {len(attributes)} slots")
     return tuple(

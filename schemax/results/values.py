@@ -1,4 +1,4 @@
-"""A slot's text as the texts that it states, and as the values that Pydantic is passed."""
+"""Splits a slot's text into the texts that it states, and reads them as values for Pydantic."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from schemax.scalars import SCALARS
 
 
 def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat, strict: bool) -> list[str] | None:
-    """The items of a list, nulls dropped, or one text; None for null, and for what is left out.
+    """The items of a list, without nulls, or one text; None for null, and for a slot left out.
 
-    A list that is written as one text is split, unless the field is strict, or may hold one text.
-    Without white space around them, which small models like to copy along with a word.
+    A list that is written as one text is split, unless the field is strict, or takes a single item
+    as well. Surrounding white space, which small models copy along with words, is stripped.
 
-    Raises ValueError, which says why, and whatever a format of the user's own raises.
+    Raises ValueError with the reason, and any error of the user's own format.
     """
     _check_whole(slot)
     if slot.left_out:
@@ -63,11 +63,11 @@ def _check_whole(slot: SlotText) -> None:
 def readings_of(
     leaf: Leaf, texts: Sequence[str], strict: bool, documents: Collection[str] = ()
 ) -> list[Reading]:
-    """The values that Pydantic is passed for the texts of a slot, and what was read into them.
+    """Reads the texts of a slot as values for Pydantic, with notes on the interpretation.
 
-    A choice is the Python value behind it. documents: what the texts were read from, if known.
-    Raises ValueError for a text that states several values, or one in a unit that does not convert
-    to the field's.
+    A choice is read as its Python value. documents: the texts' sources, if known. Raises ValueError
+    for a text that states several values, or a value in a unit that does not convert to the
+    field's.
     """
     if leaf.attribute.members:
         return _either(leaf, texts)
@@ -86,7 +86,7 @@ def _nearby(leaf: Leaf, text: str, documents: Collection[str]) -> Reading | None
 def is_text(
     raw: str, texts: Sequence[str], readings: Sequence[Reading], format: OutputFormat
 ) -> bool:
-    """Tells if values that may be texts or something else were written as texts: "55", not 55."""
+    """True if values of a union were written as texts: "55", not 55."""
     as_texts, as_read = list(texts), [reading.value for reading in readings]
     if len(texts) == 1 and raw.strip() == format.escape(texts[0]).strip():
         return format.escape(as_read[0]).strip() != raw.strip()
@@ -94,7 +94,7 @@ def is_text(
 
 
 def _either(leaf: Leaf, texts: Sequence[str]) -> list[Reading]:
-    """Reads each text as the first type of a union, or of a tuple's place, whose literal it is."""
+    """Reads each text as a literal of the first fitting type of a union, or of a tuple's place."""
     places = leaf.attribute.places
     if places and len(places) != len(texts):
         raise ValueError(f"expected {counted(len(places), 'value')}, got {len(texts)}")
@@ -135,7 +135,7 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
 
 
 def as_seconds(leaf: Leaf, text: Any) -> Iterator[Any]:
-    """The date that Pydantic makes of a bare number, as seconds since 1970."""
+    """Yields the date that Pydantic makes of a bare number, read as seconds since 1970."""
     scalar = leaf.attribute.scalar
     if scalar and scalar.seconds and isinstance(text, str) and _BARE_NUMBER.fullmatch(text):
         try:
