@@ -1,1 +1,1 @@
-"""Servers as engines: what OpenAI's protocol and its dialects answer, as tokens of slots."""
+"""Servers as engines: fills slots through OpenAI's protocol and its dialects."""

@@ -1,4 +1,4 @@
-"""Completions of servers as token ids: dialects name tokens by id, by bytes or by text."""
+"""Reads completions of servers as token ids: dialects name tokens by id, by bytes or by text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _UNREADABLE = "\ufffd"
 class Step:
     """A token that a server wrote.
 
-    logprob: None if the server does not tell it. top: of the most probable tokens in its place.
+    logprob: its log-probability, if the server tells it. top: the most probable tokens in its place
+    -> log-probability.
     """
 
     token: int
@@ -30,26 +31,26 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """ended: whether the model or a stop string ended it, and not its budget."""
+    """The tokens of a completion. ended: by the model or a stop string, not by the budget."""
 
     steps: tuple[Step, ...]
     ended: bool
 
 
 class Vocabulary:
-    """The tokens of a codec by all that servers call them."""
+    """The tokens of a codec by all names that servers give them."""
 
     def __init__(self, codec: TextCodec) -> None:
         self._codec = codec
-        # Tokens for single bytes come first, and mean the same as a later one that is a character.
+        # Tokens of single bytes come first, so that a later token of the same character wins.
         self._ids = {data: number for number, data in enumerate(codec.token_bytes) if data}
         self._ids |= {text.encode(): number for number, text in codec.special_texts.items()}
 
     def answer(self, reply: Mapping[str, Any]) -> Answer:
-        """The first choice of a reply to a completion.
+        """Reads the first choice of a reply to a completion.
 
-        Tokens that cannot be told from their texts are those that the codec makes of what is
-        left of the text. Raises ServerError for a reply without choices.
+        Where a token cannot be identified, the codec encodes the rest of the text. Raises
+        ServerError for a reply without choices.
         """
         try:
             choice = reply["choices"][0]
@@ -68,8 +69,8 @@ class Vocabulary:
         return Answer(tuple(known), reason != "length")
 
     def _steps(self, told: Mapping[str, Any], ids: Sequence[int] | None) -> list[Step | None]:
-        """None for a token that cannot be told. ids: of all tokens, where they are told beside."""
-        if "content" in told:  # as chats have them, and llama.cpp all completions
+        """The tokens, None if unidentified. ids: of all tokens, if the server tells ids apart."""
+        if "content" in told:  # the form of chats, and of llama.cpp's completions
             return [self._step(item, item.get("top_logprobs") or ()) for item in told["content"]]
         tokens: Sequence[str] = told.get("tokens") or ()
         logprobs = told.get("token_logprobs") or [None] * len(tokens)
@@ -96,7 +97,7 @@ class Vocabulary:
         return Step(token, logprob, top if logprob is None else top | {token: logprob})
 
     def _id(self, item: Mapping[str, Any]) -> int | None:
-        """None also for an id beyond the codec's: models have more, which stand for nothing."""
+        """The id of a token; None if unknown, or beyond the codec's, as in padded vocabularies."""
         token = str(item["token"])
         number = item.get("id")
         if found := _BY_ID.fullmatch(token):
@@ -111,7 +112,7 @@ class Vocabulary:
 
 
 def _logprob(value: Any) -> float:
-    """Raises ValueError for what is none."""
+    """Reads a log-probability, at most 0. Raises ValueError for anything else."""
     if (found := float(value)) != found:
         raise ValueError("a log-probability is no number")
     return min(0.0, found)

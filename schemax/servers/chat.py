@@ -1,6 +1,6 @@
-"""Chats: a request per document, whose answer is all of its values as JSON.
+"""Chats: one request per document, answered by all of its values as JSON.
 
-For servers that offer nothing else, and for models whose tokens are not known.
+Used for servers that offer nothing else, and for models with unknown tokens.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from schemax.servers.dialects import NOT_TAKEN, Served
 from schemax.servers.remote import RemoteModel
 from schemax.tokens import FinishReason, SlotOutput
 
-# Of an answer, at least: its layout is the server's affair.
+# The least token budget of an answer, whose layout the server chooses.
 _FEWEST_TOKENS = 1024
-# To ask for the same.
+# The most ways to ask for an option.
 _MOST_WAYS = 3
 
 
 class ChatModel(RemoteModel):
-    """A chat model of a server. Options that the server refuses are left out from then on."""
+    """A chat model of a server. An option that the server refuses is omitted from then on."""
 
     usual_decoding = "autoregressive"
 
     def __init__(self, client: Client, served: Served, codec: ByteCodec) -> None:
         super().__init__(client, served, codec)
         self._messages = codec.messages
-        self.max_positions = None  # of tokens, which are not known
+        self.max_positions = None  # positions of tokens, which are unknown
         self._opening = get_format("json").opening()
         self._left_out = {
             "logprobs": 0 if served.tells else 1,
@@ -92,9 +92,9 @@ class ChatModel(RemoteModel):
         return body
 
     def _leave_out(self, error: ServerError, before: Mapping[str, int]) -> bool:
-        """True if the server names something that is left out by now.
+        """True if the error names an option, which is then asked for in another way, or omitted.
 
-        before: what was left out of the request, which others may have changed since.
+        before: the options omitted from the request; other requests may have changed them since.
         """
         said = str(error)
         names = ("response_format", "logprobs", "max_tokens", "temperature")
@@ -107,7 +107,7 @@ class ChatModel(RemoteModel):
 
 
 def _output(reply: dict[str, Any]) -> SlotOutput:
-    """The answer's bytes, with the log-probability of a token at its first one, NaN at others."""
+    """The bytes of the answer; a token's log-probability is at its first byte, NaN at others."""
     try:
         choice = reply["choices"][0]
         content, refusal = choice["message"]["content"], choice["message"].get("refusal")

@@ -1,4 +1,4 @@
-"""Asks a server over HTTP: so many requests at a time, with patience, and without telling keys."""
+"""`Client`: asks a server over HTTP, with bounded concurrency, retries, and keys kept secret."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from schemax.messages import clipped
 T = TypeVar("T")
 
 TRIES = 8
-"""Of a request that finds no server, or a busy one: over a minute in all."""
+"""The most tries of a request while the server is away or busy: over a minute in all."""
 
 MOST_BYTES = 64_000_000
-"""Of an answer. A larger one is the failure of its row."""
+"""The most bytes of an answer. A larger answer fails its row."""
 
-# Of a connection to a server that has never answered: a wrong address more likely than a pause.
+# Tries of a connection to a server that has never answered: the address is probably wrong.
 _FIRST_TRIES = 3
-# Of a request that the server fails at, or takes too long for: it may be the request's own fault.
+# Tries of a request that the server fails at, or does not finish: the request may be at fault.
 _FEW_TRIES = 3
 _FIRST_DELAY, _LONGEST_DELAY, _LONGEST_WISH = 0.5, 30.0, 300.0
 _CONNECT_SECONDS, _HEALTH_SECONDS = 10.0, 10.0
@@ -40,19 +40,19 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class Client:
-    """A server's API, asked from any thread; its requests run in a thread of their own.
+    """A client of a server's API for any thread; requests run in a thread of their own.
 
     url: of the API, `/v1` included.
     api_key: None takes $SCHEMAX_API_KEY, else $OPENAI_API_KEY, which is sent over https and to this
         machine alone.
-    concurrency: requests in flight at most. timeout: seconds that the server may be silent for.
+    concurrency: the most requests in flight. timeout: seconds that the server may be silent.
 
-    A request that finds no server, or a busy one, is made again, after a pause that doubles, or
-    that the server asks for (Retry-After). Where no server has ever answered, that soon ends.
+    While the server is away or busy, a request is retried after a pause that doubles, or that the
+    server asks for (Retry-After); only a few times if the server has never answered.
 
-    usage: tokens so far, by the server's own count and under its names.
+    usage: the tokens so far, by the server's own count and names.
 
-    Raises ValueError for what is no address.
+    Raises ValueError for a malformed address.
     """
 
     def __init__(
@@ -93,17 +93,17 @@ class Client:
         self.close = weakref.finalize(self, _close, http, loop, thread)
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Has requests made; the result is there once they are answered."""
+        """Starts requests in the client's thread; returns the future of their result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """`ask` from outside the client's thread."""
+        """Calls `ask` from outside the client's thread."""
         return self.start(self.ask(path, body)).result()
 
     async def ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Asks the server at a path of the API, or sends a body there.
+        """Gets a path of the API, or posts a body there, and returns the answer.
 
-        Raises ServerError once nothing helps.
+        Raises ServerError once all tries have failed.
         """
         async with self._room:
             tries = 0
@@ -127,7 +127,7 @@ class Client:
                 self.usage[name] += count
 
     async def _once(self, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Raises _Failure."""
+        """Makes a single try. Raises _Failure."""
         try:
             method = "GET" if body is None else "POST"
             async with self._http.stream(method, f"{self.url}{path}", json=body) as response:
@@ -164,9 +164,9 @@ class Client:
         return _Failure(f"{said}; {asked}", most, is_gone=True)
 
     async def _error(self, path: str, failure: _Failure) -> ServerError:
-        """The error of a request, which says whether the request or the server was at fault."""
+        """The error of a request, which tells whether the request or the server was at fault."""
         gone = failure.is_gone
-        if not gone and failure.tries > 1:  # unless others are answered
+        if not gone and failure.tries > 1:  # the server, unless it answers other requests
             try:
                 await self._http.get(f"{self.url}/models", timeout=_HEALTH_SECONDS)
             except httpx2.HTTPError:
@@ -176,7 +176,7 @@ class Client:
 
 
 class _Failure(Exception):
-    """The failure of a request, made `tries` times. is_gone: the request itself is not at fault."""
+    """A failed try. tries: the most tries of the request. is_gone: True if not its own fault."""
 
     def __init__(
         self,
@@ -191,14 +191,14 @@ class _Failure(Exception):
         self.tries, self.is_gone, self.wish, self.status = tries, is_gone, wish, status
 
     def delay(self, tries: int) -> float:
-        """Seconds to the next try."""
+        """The seconds until the next try."""
         pause = min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** (tries - 1))
-        pause *= random.uniform(0.5, 1)  # so that requests do not come back all at once
+        pause *= random.uniform(0.5, 1)  # so that requests do not all return at once
         return pause if self.wish is None else max(pause, min(self.wish, _LONGEST_WISH))
 
 
 def _wish(response: httpx2.Response) -> float | None:
-    """The seconds that Retry-After asks for, as a number or as a date."""
+    """The seconds that Retry-After asks for, as a number or as a date; None without."""
     wish = response.headers.get("Retry-After", "")
     try:
         return float(wish)
@@ -211,7 +211,7 @@ def _wish(response: httpx2.Response) -> float | None:
 
 
 async def _read(response: httpx2.Response) -> bytes:
-    """The body, as far as it is bounded; what it was compressed to does not count."""
+    """Reads the body, `MOST_BYTES` uncompressed bytes at most. Raises _Failure."""
     data = bytearray()
     async for part in response.aiter_bytes():
         data += part
@@ -221,7 +221,7 @@ async def _read(response: httpx2.Response) -> bytes:
 
 
 def _said(data: bytes) -> str:
-    """The message of an error in any of the usual forms, else the beginning of the text."""
+    """The message of an error in any usual form, else the beginning of the text."""
     try:
         found = json.loads(data)
         found = found.get("error", found)
@@ -246,5 +246,5 @@ def _close(
         loop.call_soon(loop.stop)
 
     asyncio.run_coroutine_threadsafe(end(), loop)
-    if thread is not threading.current_thread():  # which may be who let go of the client
+    if thread is not threading.current_thread():  # which may have dropped the last reference
         thread.join()

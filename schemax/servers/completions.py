@@ -1,4 +1,4 @@
-"""Completions: a request per slot, behind what all slots of a document have in common."""
+"""Completions: one request per slot, behind the prompt that all slots of a document share."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from schemax.servers.remote import RemoteModel
 from schemax.servers.slot_writer import Ask, SlotWriter
 from schemax.tokens import SlotOutput
 
-# Most formats write a value on a line, and JSON ends like this. What else is cut off is asked for.
+# Most formats write a value on a line, and JSON ends so. Any other rest is asked for again.
 _STOPS, _STOPS_OF_OUTPUTS = ["\n"], ["\n}"]
 
 
 class CompletionsModel(RemoteModel):
-    """The server's prefix cache reads a document once. codec: of the model's own tokenizer.
+    """A model whose completions a server offers; its prefix cache reads a document once.
 
-    Raises ServerError for a server without completions.
+    codec: of the model's own tokenizer. Raises ServerError for a server without completions.
     """
 
     def __init__(self, client: Client, served: Served, codec: TextCodec) -> None:
@@ -39,7 +39,7 @@ class CompletionsModel(RemoteModel):
 
     @property
     def takes_ids(self) -> bool:
-        """True if prompts are sent as token ids; else as text, which the server reads anew."""
+        """True if prompts are sent as token ids; else as text, which the server tokenizes."""
         return self._way.takes_ids
 
     def _refusal(self, config: DecodingConfig) -> str | None:
@@ -56,11 +56,10 @@ class CompletionsModel(RemoteModel):
         return filling.outputs
 
     async def _slots(self, filling: Filling, slots: Sequence[AskedSlot]) -> None:
-        """Fills slots and all that follow.
+        """Fills slots and all follow-ups.
 
-        The first one goes ahead, so that the others find in the cache what it has read.
-
-        A server of slots remembers the newest prompt of each alone: there all go one by one.
+        The first slot goes ahead, so that the others find its prompt in the cache. A server with
+        slots remembers only the newest prompt of each, so it is asked for one slot at a time.
         """
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -74,7 +73,7 @@ class CompletionsModel(RemoteModel):
                 task.cancel()
 
     async def _slot(self, filling: Filling, slot: AskedSlot) -> None:
-        """Fills a slot, and those that follow."""
+        """Fills a slot and its follow-ups."""
         request = filling.request
         head = (*request.prefix, *request.stem.tolist(), *slot.key)
         writer = SlotWriter(
@@ -90,7 +89,7 @@ class CompletionsModel(RemoteModel):
         while (ask := writer.ask) is not None:
             body = self._body(head, ask, grammar, slot, request.decoding)
             writer.take(self._vocabulary.answer(await self.client.ask("/completions", body)))
-            grammar = None  # which is of a whole value
+            grammar = None  # it describes a whole value
         await self._slots(filling, filling.end(slot, writer.output))
 
     def _body(

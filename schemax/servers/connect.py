@@ -1,4 +1,4 @@
-"""A server's address becomes a model, its tokenizer, and what comes with these."""
+"""`connect`: turns a server's address into a model, its tokenizer and metadata."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def connect(
     concurrency: int = 32,
     timeout: float = 600.0,
 ) -> Loaded:
-    """Like `load`, of a model that a server runs; see `Extractor.from_server`.
+    """Connects to a model that a server runs, as `load` loads one; see `Extractor.from_server`.
 
     Raises ServerError for a server that does not answer or refuses, ModelError for a tokenizer that
-    cannot be read, ValueError for settings that do not fit.
+    cannot be read, ValueError for invalid settings.
     """
     client = Client(url, api_key=api_key, concurrency=concurrency, timeout=timeout)
     served = find_served(client, model, kind, probabilities)
@@ -48,7 +48,7 @@ def connect(
     except ModelError as error:
         if tokenizer is not None or served.slots is None:
             raise
-        # Servers of GGUF files name their models after these, or as they are told to.
+        # Servers of GGUF files name models after the files, or as configured.
         warn(f"{client.url} is asked by chat: {error}")
         return _by_chat(client, served)
     own = as_codec(found.tokenizer)

@@ -1,4 +1,4 @@
-"""The kinds of servers, and what each takes beside OpenAI's own protocol."""
+"""The kinds of servers, and the options that each takes beyond OpenAI's own protocol."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Kind = Literal["vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax", "op
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A dialect: what the completions of a kind of server take.
+    """A dialect: the options that a kind of server takes.
 
-    always: sent with every one. most_top: log-probabilities that are told of a token, at most.
-    grammar: the fields that hold a grammar in GBNF; None where there are none.
-    slots: how many prompts the server remembers, each until a request takes its slot; None for a
-        prefix cache, which finds the beginnings of all prompts again.
-    tells: whether it is asked for probabilities where nobody says so.
-    response_format: which of the ways to send a schema to a chat it is known to take.
+    always: fields sent with every completion. most_top: the most log-probabilities per token.
+    grammar: makes the fields that hold a grammar in GBNF; None if the server takes no grammars.
+    slots: the number of prompts that the server remembers, each until a request takes its slot;
+        None for a prefix cache, which matches the beginnings of all prompts.
+    tells: True if the server is asked for probabilities by default.
+    response_format: the index of the first way to send a schema to a chat that the server may take.
     """
 
     most_top: int
@@ -47,21 +47,22 @@ DIALECTS: Mapping[Kind, Dialect] = MappingProxyType(
         ),
         "llama.cpp": Dialect(
             20,
-            # Where the server's own default would not leave probabilities as they are.
+            # Other defaults of the server might change probabilities.
             {"cache_prompt": True, "repeat_penalty": 1.0},
             lambda grammar: {"grammar": grammar},
-            slots=1,  # unless it says otherwise
+            slots=1,  # unless the server tells another number
         ),
         "llama-cpp-python": Dialect(
             20,
             {"repeat_penalty": 1.0},
             lambda grammar: {"grammar": grammar},
             slots=1,
-            # It sorts the vocabulary in Python for every token, and the prompt's logits are kept.
+            # For probabilities it sorts the vocabulary in Python for every token, and keeps the
+            # logits of the prompt.
             tells=False,
             response_format=1,
         ),
-        "schemax": Dialect(0),  # which has no completions, and is asked for slots
+        "schemax": Dialect(0),  # without completions; it is asked for slots
         "openai": Dialect(5),
     }
 )
@@ -71,20 +72,20 @@ _OWNERS: Mapping[str, Kind] = {
     "vllm": "vllm",
     "sglang": "sglang",
     "llamacpp": "llama.cpp",
-    "me": "llama-cpp-python",  # as it calls itself
+    "me": "llama-cpp-python",  # the server's own name for itself
     "schemax": "schemax",
 }
-# What servers say of a field that they do not take; llama-cpp-python fails at it.
+# The statuses of servers for a field that they do not take; llama-cpp-python fails with 500.
 NOT_TAKEN = (400, 415, 422, 500, 501)
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model as a server offers it.
+    """A model that a server offers.
 
-    context: its tokens, prompt and output; None if the server does not say. slots: how many prompts
-    the server remembers, one for each request that it works on; None for a prefix cache.
-    tells: whether it is asked for probabilities.
+    context: the most tokens of prompt and output; None if the server does not tell. slots: the
+    number of prompts that the server remembers, one per concurrent request; None for a prefix
+    cache. tells: True if the server is asked for probabilities.
     """
 
     model: str
@@ -100,9 +101,10 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Completions:
-    """The way to ask a server's completions. takes_ids: for prompts as token ids, else as text.
+    """The way to ask a server for completions.
 
-    top: how many log-probabilities it tells of every token; None if it tells none.
+    takes_ids: True for prompts as token ids, False for text. top: the number of log-probabilities
+    that the server tells per token; None for none.
     """
 
     takes_ids: bool
@@ -112,12 +114,11 @@ class Completions:
 def find_served(
     client: Client, model: str | None, kind: str, probabilities: bool | None = None
 ) -> Served:
-    """Asks a server what it is. model: as the server names it; None takes its first.
+    """Asks a server for its kind and model. model: the server's name for it; None: the first.
 
-    probabilities: whether it is to tell them; None leaves that to the kind of server.
+    probabilities: whether the server is asked for them; None: the default of its kind.
 
-    Raises ServerError where there is no server, or one without models; ValueError for an unknown
-    kind.
+    Raises ServerError if there is no server, or no model; ValueError for an unknown kind.
     """
     if kind not in KINDS:
         raise ValueError(f"unknown kind of server {kind!r}; there are {', '.join(KINDS)}")
@@ -143,16 +144,16 @@ def find_served(
 
 
 def _told_slots(client: Client) -> int | None:
-    """The number of slots that llama-server tells of; None for one that does not."""
+    """The number of slots that llama-server tells; None if it tells none."""
     try:
-        found = client.call("/../props").get("total_slots")  # which stands beside /v1
+        found = client.call("/../props").get("total_slots")  # /props stands beside /v1
     except ServerError:
         return None
     return found if isinstance(found, int) and found > 0 else None
 
 
 def find_completions(client: Client, served: Served, ids: Sequence[int], text: str) -> Completions:
-    """Asks for a token, to learn how completions are to be asked for.
+    """Asks for one token to find the way in which the server takes completions.
 
     ids, text: a prompt in both forms. Raises ServerError for a server without completions.
     """
@@ -183,7 +184,7 @@ def find_completions(client: Client, served: Served, ids: Sequence[int], text: s
 def completion(
     served: Served, way: Completions, prompt: list[int] | str, max_tokens: int
 ) -> dict[str, Any]:
-    """The body of a request for tokens behind a prompt, each the most probable one."""
+    """Makes the body of a request for the most probable tokens behind a prompt."""
     body = {
         "model": served.model,
         "prompt": prompt,

@@ -1,6 +1,6 @@
-"""A server of schemax: a request per document, answered by what its own model decoded for it.
+"""Servers of schemax: one request per document, answered by the slots that the server decoded.
 
-The server lays out the prompt and decodes, as the same model does in this process; texts of slots
+The server makes the prompt and decodes, as the same model would in this process; the texts of slots
 are read here, by the class itself.
 """
 
@@ -33,11 +33,11 @@ _SAMPLING = ("temperature", "top_p", "seed")
 
 
 class DeclarationCodec(ByteCodec):
-    """The codec of prompts that are a document alone: the declaration is sent beside it."""
+    """A codec of prompts of a document alone: the declaration is sent beside the document."""
 
 
 class ExtractionModel(RemoteModel):
-    """Asked for slots at `/v1/extract`, whose prompts, format and decoding are the server's."""
+    """A model asked for slots at `/v1/extract`; the server has its own prompts and decoding."""
 
     def __init__(self, client: Client, served: Served, codec: DeclarationCodec) -> None:
         super().__init__(client, served, codec)
@@ -60,7 +60,7 @@ class ExtractionModel(RemoteModel):
         )
 
     def compile(self, schema: Any, config: DecodingConfig, **settings: Any) -> CompiledSchema:
-        """settings: of a call and of an extractor. Raises ModelError for those of the prompt."""
+        """Compiles a schema. Raises ModelError for settings of the prompt, the server's alone."""
         named = [name for name, value in settings.items() if value]
         if named or settings.get("examples") is not None:
             given = " and ".join(f"`{name}`" for name in named or ("examples",))
@@ -76,7 +76,7 @@ class ExtractionModel(RemoteModel):
         body = {
             "schema": request.layout.specs[0].json_schema,
             "documents": [message["content"].removesuffix(self._opening)],
-            "html": "keep",  # what is HTML was left out before
+            "html": "keep",  # HTML was removed before
             "slots": True,
             **(sampling if config.temperature > 0 else {}),
         }
@@ -85,7 +85,7 @@ class ExtractionModel(RemoteModel):
             (row,) = reply["rows"]
             if not row["slots"]:
                 raise ServerError(str(row["errors"][0]["message"]), is_gone=bool(row["is_gone"]))
-            # Whether they are slots of this declaration is seen where they are read.
+            # `read_slots` checks that they are slots of this declaration.
             data = json.dumps({**row, "reading": reply["reading"]}).encode()
             return (SlotOutput(tuple(data), "eos", passes=int(row["steps"])),)
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -94,7 +94,7 @@ class ExtractionModel(RemoteModel):
 
 @lru_cache(maxsize=128)
 def _compiled(schema: Any, codec: Any, config: DecodingConfig) -> CompiledSchema:
-    """With the document in the first slot's place that the server is sent."""
+    """Compiles a schema with the declaration for the server in the first slot."""
     if settings_of(schema).template:
         raise ModelError(f"{schema.__name__} names a template, and the server has its own")
     found = compile_schema(
@@ -112,7 +112,7 @@ def read_slots(
     document_id: str | None,
     texts: Mapping[str, str],
 ) -> Extraction[Any]:
-    """Reads what a server decoded by the class itself; a failed row where the slots are others."""
+    """Reads a server's slots by the class itself; makes a failed row of slots that differ."""
     attributes, told = compiled.attributes, json.loads(bytes(output.ids))
     try:
         reading = told["reading"]

@@ -1,4 +1,4 @@
-"""Grammars as servers take them, in GBNF: of choices alone. All are kept in `slot_writer`."""
+"""GBNF grammars for servers, of choices alone; `slot_writer` enforces all grammars here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_TEXTS = 256
 
 @lru_cache(maxsize=1024)
 def gbnf(choices: Choices) -> str | None:
-    """All texts of a slot; None where these are too many to be sent with every request."""
+    """The grammar of all texts of a slot; None for too many to send with every request."""
     if len(choices.texts) > _MOST_TEXTS:
         return None
     texts = (json.dumps(text.decode(), ensure_ascii=False) for text in choices.texts)

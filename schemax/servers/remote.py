@@ -1,4 +1,4 @@
-"""A model that a server runs: requests in, filled slots out, as of a model in this process."""
+"""`RemoteModel`, a model that a server runs: fills slots as a model in this process does."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from schemax.servers.client import Client
     from schemax.servers.dialects import Served
 
-# Seconds after which others get a turn, and new requests are looked for, though none is done.
+# The most seconds to wait for a result before new requests, and other work, get a turn.
 _TURN = 0.05
 
 
 class RemoteModel(ABC):
-    """A model of a server: what both ways to ask one have in common.
+    """The base of models of servers, for all ways to ask them.
 
-    codec: of the prompts. max_positions: the context that the server states; None for no word.
-    at_once: documents in flight at most, of which each needs a slot of a server that has slots.
-    usual_decoding: where nothing else is asked for.
+    codec: of the prompts. max_positions: the context that the server tells; None if unknown.
+    at_once: the most documents in flight; each takes a slot of a server with slots.
+    usual_decoding: the default preset.
     """
 
     usual_decoding: ClassVar[str] = "isolated"
@@ -47,7 +47,7 @@ class RemoteModel(ABC):
         self.at_once = min(client.concurrency, served.slots or client.concurrency)
 
     def refusal(self, config: DecodingConfig) -> str | None:
-        """Why the server cannot decode with these settings; None if it can."""
+        """The reason why the server cannot decode with these settings; None if it can."""
         if config.null_penalty:
             return (
                 f"{self.client.url} chooses tokens by itself, so that null cannot be penalised; "
@@ -80,10 +80,10 @@ class RemoteModel(ABC):
 
     @abstractmethod
     async def fill(self, request: Request) -> tuple[SlotOutput, ...]:
-        """The slots of a request, in the client's thread. Raises ServerError."""
+        """Fills the slots of a request, in the client's thread. Raises ServerError."""
 
     def misfit(self, size: PromptSize) -> str | None:
-        """Why a prompt exceeds the context that the server states; None if it fits."""
+        """The reason why a prompt exceeds the server's context; None if it fits."""
         return exceeds(size.max_position + 1, self.max_positions)
 
     def uses_long_rope(self, size: PromptSize) -> bool:
@@ -93,7 +93,7 @@ class RemoteModel(ABC):
         return self.max_positions
 
     def fingerprint(self) -> dict[str, Any]:
-        """Settings that rows depend on, as far as a server tells: neither its address nor a key."""
+        """The settings that rows depend on, if the server tells them; without address and key."""
         return {
             "model": self.served.model,
             "server": self.served.kind,
@@ -106,10 +106,10 @@ class RemoteModel(ABC):
         config: DecodingConfig,
         cancelled: deque[Request],
     ) -> Iterator[list[Filled | Refused]]:
-        """Requests as they are done, with a word of what the server fails at.
+        """Yields requests as they finish, with the errors of failed requests.
 
-        requests: an iterator that may have nothing for now and go on later, as long as something is
-        in flight. cancelled: requests that nobody waits for any more.
+        requests: an iterator that may have no request for now and go on later, while others are in
+        flight. cancelled: requests that nobody waits for any more.
         """
         most = self.at_once if config.batch_size == "auto" else config.batch_size
         done: SimpleQueue[Future[Filled]] = SimpleQueue()
@@ -154,7 +154,7 @@ def _results(future: Future[Filled], under_way: dict[Future[Filled], Request]) -
 
 
 def warn_of_copying(compiled: CompiledSchema) -> None:
-    """Warns of fields that are declared as copied, which servers cannot be held to."""
+    """Warns of fields that are declared as extractive, which servers cannot enforce."""
     named = [attribute.name for attribute in compiled.attributes if attribute.extractive]
     if named:
         warn(

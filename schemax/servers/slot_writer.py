@@ -1,8 +1,8 @@
-"""Writes a slot of a server: its grammar is enforced here, token by token.
+"""`SlotWriter`: writes a slot with a server, and enforces the slot's grammar token by token.
 
-A server writes on as it likes; every token is held against the slot's grammar, as a draft would be.
-The first one that is not allowed is replaced by the most probable one that is, and the server is
-asked to go on behind that. So values are those of the engine in this process.
+A server decodes without constraint; every token is checked by the slot's grammar, as in speculative
+decoding. The first token that is not allowed is replaced by the most probable allowed one, and the
+server continues behind it. So values equal those of the engine in this process.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from schemax.runtime.plan import Ids
 from schemax.servers.answers import Answer, Step
 from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
 
-# Allowed tokens that are preferred at once; where there are more, those that were refused are
-# ruled out. Servers take so many biases.
+# The most allowed tokens that are preferred at once; with more, refused tokens are excluded
+# instead. Servers take this many biases.
 _MOST_BIASED = 300
 _FOR_SURE = 100.0
-# Tokens that are asked for behind a stop string, which may be part of the delimiter.
+# The number of tokens to ask for behind a stop string, which may be a part of the delimiter.
 _FEW = 4
 _LEAST_MASS = 1e-38
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question to the server: so many tokens behind those that are written.
+    """A request to the server: up to `max_tokens` tokens behind the tokens written.
 
-    stops: whether a stop string may end it. bias: what is added to the logits of tokens.
+    stops: True if a stop string may end the answer. bias: token -> addend to its logit.
     """
 
     written: Ids
@@ -44,9 +44,9 @@ class Ask:
 class SlotWriter:
     """A slot that is being written.
 
-    budget: tokens, retries included. automata: of the grammars of all slots.
-    ends_at_stops: whether a stop string ends it for good, as it does a whole output.
-    read: of the document, where a value that goes round in circles ends early; see `loops`.
+    budget: of tokens, retries included. automata: of the grammars of all slots.
+    ends_at_stops: True if a stop string ends the slot for good, as it ends a whole output.
+    read: the document's tokens, if a value that repeats itself is to end early; see `loops`.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class SlotWriter:
         self._reason: FinishReason | None = None
         self._stops = True
         self._bias: Mapping[int, float] = {}
-        self._forced: deque[int] = deque()  # written, and perhaps by the server as well
+        self._forced: deque[int] = deque()  # written here, and perhaps by the server as well
 
     @property
     def ask(self) -> Ask | None:
-        """The next question; None once the slot is done."""
+        """The next request; None once the slot is done."""
         if self._reason is not None:
             return None
         left = self._budget - len(self._ids)
@@ -101,7 +101,7 @@ class SlotWriter:
         )
 
     def take(self, answer: Answer) -> None:
-        """Writes what the server wrote, as far as it holds."""
+        """Writes the tokens of an answer up to the first that is not allowed."""
         biased, asked_plainly = self._bias, not self._stops
         self._bias, self._stops = {}, True
         self._forced.clear()
@@ -117,15 +117,15 @@ class SlotWriter:
         if answer.ended and self._ends_at_stops:
             self._end("eos")
         elif answer.ended or not answer.steps:
-            # By a stop string, which may be part of the delimiter, or by the model.
+            # Ended by a stop string, which may be a part of the delimiter, or by the model.
             self._stops = False
             if not answer.steps and (asked_plainly or biased):
                 self._refuse_end(biased)
 
     def _write(self, step: Step, biased: Mapping[int, float]) -> bool:
-        """Writes the token, or the most probable one that is allowed, and what that forces.
+        """Writes the token, or the most probable allowed one, and the tokens that it forces.
 
-        True if what the server wrote behind the token may be of use.
+        Returns True if the server's tokens behind this one may be of use.
         """
         grammar = self._grammar
         if grammar is None or (not self._is_strict and grammar.accepts(step.token)):
@@ -148,7 +148,7 @@ class SlotWriter:
             if grammar.automaton.grammar.choices and len(allowed) > 1:
                 kept = tuple(exp(value - mass) for value in legal.values())
                 self._alternatives.append(Alternatives(len(self._ids), tuple(legal), kept))
-        # Tokens of a strict grammar are probable among those that are allowed.
+        # In a strict grammar, probabilities are relative to the allowed tokens.
         share, told = (mass, legal) if self._is_strict else (0.0, step.top)
         self._add(token, legal[token] - share if token in legal else None, told, share)
         if self._reason is None:
@@ -161,7 +161,7 @@ class SlotWriter:
         return token == step.token
 
     def _ask_again(self, step: Step, allowed: Set[int], biased: Mapping[int, float]) -> bool:
-        """Has the server choose once more, since it has told of no token that is allowed."""
+        """Biases the next request, since the server told no token that is allowed."""
         others = 1 - sum(map(exp, step.top.values()))
         self._note_legal(log(max(_LEAST_MASS, others)), biased)
         if len(allowed) <= _MOST_BIASED and not biased:
@@ -174,12 +174,12 @@ class SlotWriter:
         return False
 
     def _note_legal(self, mass: float, biased: Mapping[int, float]) -> None:
-        """Notes how much of the probability was allowed; of a biased answer the least."""
+        """Records the log-probability of all allowed tokens, for biased answers the least."""
         known = self._legal.pop() if biased and self._legal else 0.0
         self._legal.append(min(known, mass))
 
     def _refuse_end(self, biased: Mapping[int, float]) -> None:
-        """Has the server go on where it would end, and the grammar would not."""
+        """Excludes the end of the text where the server ends and the grammar does not."""
         if self._grammar is None or biased or not self._stop.eos_ids:
             self._end("eos")
         else:
@@ -188,7 +188,7 @@ class SlotWriter:
     def _add(
         self, token: int, logprob: float | None, others: Mapping[int, float], mass: float
     ) -> None:
-        """others, mass: what the server told of this place, and of how much probability."""
+        """Adds a token. others: log-probabilities told in its place, relative to mass."""
         if not self._ids and self._null_id in others:
             self._null = others[self._null_id] - mass
         self._ids.append(token)
@@ -209,17 +209,17 @@ class SlotWriter:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Lets the slot go on, or end, without its grammar."""
+        """Drops the grammar; the slot ends, or goes on without it."""
         if self._grammar is not None:
             self._grammar.end()
             self._grammar = None
 
 
 def _best(logprobs: Mapping[int, float]) -> int:
-    """The most probable token, the first of equal ones."""
+    """The most probable token; among equals the one with the lowest id."""
     return max(logprobs, key=lambda token: (logprobs[token], -token))
 
 
 def _log_mass(logprobs: Mapping[int, float]) -> float:
-    """The log-probability of several tokens together."""
+    """The log-probability of several tokens in total."""
     return log(max(_LEAST_MASS, sum(map(exp, logprobs.values()))))
