@@ -1,4 +1,4 @@
-"""The app: its routes, the service that they share, and the gate before them."""
+"""The ASGI app: its routes, the service that they share, and the gate before them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def create_app(
     hosts: Sequence[str] = ("*",),
     origins: Sequence[str] = (),
 ) -> FastAPI:
-    """Creates an ASGI app that serves an extractor, and closes it in the end.
+    """Creates an ASGI app that serves an extractor, and closes the extractor at shutdown.
 
-    name: the model's, as clients see it. api_key: the key that clients have to send; None: none.
-    hosts: names under which the app may be called, against DNS rebinding by pages of the web.
-    origins: origins of pages whose scripts may call the app, such as https://shop.example; "*" is
-        any.
+    name: the model's, as clients see it. api_key: the key that clients must send; None for no key.
+    hosts: host names that requests may be addressed to, against DNS rebinding by web pages.
+    origins: origins of pages whose scripts may call the app, such as https://shop.example; "*" for
+        any origin.
     """
     model = {"id": name, "object": "model", "created": 0, "owned_by": "schemax"}
     service = Service(extractor, name, limits or Limits())

@@ -92,7 +92,7 @@ class ChatRequest(Sampling):
 
 
 def chat_routes(service: Service) -> APIRouter:
-    """The route of a service."""
+    """Makes the route of a service."""
     router = APIRouter(tags=["OpenAI"])
 
     @router.post("/v1/chat/completions", response_model=None)

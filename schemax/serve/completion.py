@@ -1,4 +1,4 @@
-"""Completions for both of OpenAI's endpoints: messages and a schema become an instance's text."""
+"""Completions for OpenAI's two endpoints: turns messages and a schema into an instance's text."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ async def parts(
     most_tokens: int | None,
     param: str,
 ) -> AsyncGenerator[Part | Completion]:
-    """Yields the text as it becomes final, field by field, while passes run; the rest in the end.
+    """Yields the text as it becomes final, field by field, while passes run; the rest at the end.
 
-    If a required value is missing, a refusal follows the parts before it.
+    If a required value is missing, a refusal follows the parts before the value.
     """
     asked = await _Asked.of(service, messages, schema, sampling, most_tokens, param)
     writer = _Writer(service, asked)
@@ -186,7 +186,7 @@ class _Writer:
             )
             if item is None:
                 return
-            if item.value is None:  # only the whole instance tells why
+            if item.value is None:  # only the whole instance tells the reason
                 self._fields.clear()
                 return
             del self._fields[0]

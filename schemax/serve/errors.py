@@ -1,4 +1,4 @@
-"""Errors in the form that OpenAI's clients know."""
+"""Errors in the form of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class ApiError(Exception):
         return {"error": error}
 
     def response(self) -> Response:
-        # Quotes of a request may hold surrogates, which UTF-8 cannot.
+        # Quotes of a request may hold surrogates, which UTF-8 cannot encode.
         text = json_text(self.body)
         return Response(text, self.status, self.headers, media_type="application/json")
 
     @classmethod
     def of(cls, error: BaseException) -> ApiError:
-        """The error to send: a client's own fault in full, of any other fault only its type."""
+        """Returns the error to send: in full for a client's fault, only its type for any other."""
         match error:
             case ApiError():
                 return error

@@ -90,7 +90,7 @@ _BODIES = {
 
 
 def extraction_routes(service: Service) -> APIRouter:
-    """The route, for a service."""
+    """Makes the route of a service."""
     router = APIRouter(tags=["schemax"])
     described = {"requestBody": {"required": True, "content": _BODIES}}
 

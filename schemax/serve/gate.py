@@ -18,7 +18,7 @@ from schemax.serve.limits import Limits
 from schemax.serve.metrics import Metrics
 from schemax.serve.streams import DEADLINE
 
-# Paths that require no key: browsers and probes send none, and these tell nothing of documents.
+# Paths that require no key: browsers and probes send none, and no path reveals documents.
 _OPEN = frozenset({"/", "/health", "/docs", "/openapi.json"})
 _CLOSE = {"Connection": "close"}
 
@@ -130,7 +130,7 @@ def _is_by_line(scope: Scope) -> bool:
 
 
 def _name(host: str) -> str:
-    """A host without its port, which stands behind the brackets of an IPv6 address."""
+    """A host without its port; an IPv6 address is in brackets."""
     name, bracket, _ = host.partition("]")
     return name + bracket if bracket else host.partition(":")[0]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from schemax.messages import counted
 from schemax.serve.errors import ApiError
 
-# Seconds between looks for room.
+# Seconds between checks for room.
 _PAUSE = 0.02
 
 

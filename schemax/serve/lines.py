@@ -123,7 +123,7 @@ class Rows:
             await self._read_all()
         except* ClientDisconnect:
             pass
-        except* Exception as errors:  # the status has been sent, so the last line says it
+        except* Exception as errors:  # the status has been sent, so the last line has the error
             error: BaseException = errors
             while isinstance(error, BaseExceptionGroup):
                 error = error.exceptions[0]
@@ -156,7 +156,7 @@ class Rows:
             await self._rows(documents)
         except SpoolError:
             raise
-        except Exception as error:  # a call that fails costs its own documents alone
+        except Exception as error:  # a failed call fails only its own documents
             failures |= dict.fromkeys(documents, str(ApiError.of(error)))
         finally:
             self._room.release()
@@ -167,7 +167,7 @@ class Rows:
             await self._put(index, row, document)
 
     async def _put(self, index: int, row: Mapping[str, Any], document: Any) -> None:
-        """Writes a row. A kept value that JSON cannot hold costs this row alone."""
+        """Writes a row. A kept value that JSON cannot hold fails this row alone."""
         try:
             line = _line({**row, "index": index} | self._form.beside(document))
         except (ValueError, RecursionError) as error:

@@ -11,7 +11,7 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
 class Metrics:
-    """The metrics of an app, apart from those of other apps in the process.
+    """The metrics of an app, apart from the metrics of other apps in the process.
 
     in_flight: returns the number of documents under way.
     """

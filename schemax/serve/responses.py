@@ -123,7 +123,7 @@ class ResponsesRequest(Sampling):
 
 
 def responses_routes(service: Service) -> APIRouter:
-    """The route of a service."""
+    """Makes the route of a service."""
     router = APIRouter(tags=["OpenAI"])
 
     @router.post("/v1/responses", response_model=None)

@@ -46,7 +46,7 @@ class ClientSchema:
 
 
 class Schemas:
-    """A cache of declarations, least recently used out first, so that each is compiled once."""
+    """An LRU cache of declarations, each of which is compiled once."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

@@ -17,8 +17,8 @@ class SpoolError(ApiError):
 class Spool:
     """A queue of bytes in a file, since most clients read nothing before they have sent all.
 
-    most: the bytes, nearly, that may wait at once. seconds: the time to wait for a client to read
-    if there are more.
+    most: the approximate number of bytes that may wait at once. seconds: the time to wait for a
+    client to read if there are more.
     """
 
     def __init__(self, most: int, seconds: float) -> None:
@@ -53,7 +53,7 @@ class Spool:
             self._changed.notify_all()
 
     async def take(self) -> bytes:
-        """Waits for bytes, and takes the next ones; b"" at the end."""
+        """Waits for bytes, and removes and returns the next; b"" at the end."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._read < self._written or self._is_ended)
             self._file.seek(self._read)

@@ -1,4 +1,4 @@
-"""Streams answers as they are made, and cancels work when the client leaves."""
+"""Streams answers while they are made, and cancels work when the client leaves."""
 
 from __future__ import annotations
 
