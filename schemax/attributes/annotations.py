@@ -224,7 +224,7 @@ def _type_name(bare: Any) -> str:
 
 
 def annotation_of(field: FieldInfo) -> Any:
-    """The annotation with the metadata that Pydantic split off the `Annotated`."""
+    """The annotation of a field, with the metadata that Pydantic split off."""
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
 
 

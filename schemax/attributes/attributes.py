@@ -60,7 +60,7 @@ def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
 
 
 def refusals_of(model: type[Any]) -> list[SchemaError]:
-    """The faults for which `compile_attributes` refuses a class, `MOST_REFUSALS` at most."""
+    """The faults for which `compile_attributes` refuses a class, of over a hundred the first."""
     refused: list[SchemaError] = []
     outer = _Outer(model.__name__, itertools.count(1), refused)
     try:

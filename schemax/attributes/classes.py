@@ -33,8 +33,7 @@ def broken_at(error: Exception) -> tuple[tuple[str, ...], str]:
         return (), f"Pydantic cannot build it: {text}"
     reason = text.rpartition("SchemaError: ")[2]
     if reason.startswith("regex parse error"):
-        # The pattern, an arrow to the place, the fault; patterns of several lines are framed and
-        # numbered.
+        # Lines: the pattern, an arrow to the place, the fault. A pattern of several lines has more.
         _, *shown, fault = reason.splitlines()
         pattern = f"pattern {clipped(repr(shown[0][4:]))}" if len(shown) == 2 else "its pattern"
         reason = f"{pattern} cannot be used: {fault.removeprefix('error: ')}; mend it"

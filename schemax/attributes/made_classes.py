@@ -57,7 +57,7 @@ def build_model(
 
 
 def refusals_of_document(document: str, base: type[BaseModel]) -> list[SchemaError]:
-    """The faults for which `build_model` refuses a document, of more than a hundred the first."""
+    """The faults for which `build_model` refuses a document, of over a hundred the first."""
     refused: list[SchemaError] = []
     try:
         _make(_origin_of(document, base, base, None), refused)

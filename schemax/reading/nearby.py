@@ -18,7 +18,7 @@ _BARE = re.compile(r"[-+−]?\d+(?:[.,]\d*)?(?:[eE][-+]?\d{1,2})?")
 _MINUS = re.compile(r"(?:^|[\s(\[:=~<>])[-−–]\s?$")
 _FRACTION = re.compile(r"[¼-¾⅐-⅞]|\d\s?[/⁄]\s?\d")
 _NUMBER = re.compile(r"\s*\d")
-# The most places of a number in the documents.
+# The most places of a number that are examined.
 _MOST_PLACES = 100
 
 

@@ -53,7 +53,7 @@ class NumberLanguage:
 
     @lru_cache(maxsize=128)  # noqa: B019 -- languages stay for good
     def _whole(self, powers: tuple[int, ...]) -> re.Pattern[str]:
-        """The pattern of a whole number that names no other scales, and each at most once.
+        """The pattern of a whole number that names no scales but `powers`, each at most once.
 
         The pattern of all scales takes long to compile, and most numbers name no scale.
         """

@@ -12,7 +12,7 @@ _FRACTIONS = Context(prec=15)
 
 
 def _numbered(words: str, start: int = 0, step: int = 1) -> dict[str, int]:
-    """Numbers words in a row; "/" separates spellings of a word."""
+    """Assigns numbers to words in a row; "/" separates spellings of a word."""
     return {
         spelling: start + step * place
         for place, word in enumerate(words.split())

@@ -31,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The tokens of a completion. ended: by the model or a stop string, not by the budget."""
+    """The tokens of a completion. ended: False if the token budget cut the completion off."""
 
     steps: tuple[Step, ...]
     ended: bool

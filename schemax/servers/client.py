@@ -166,7 +166,7 @@ class Client:
     async def _error(self, path: str, failure: _Failure) -> ServerError:
         """The error of a request, which tells whether the request or the server was at fault."""
         gone = failure.is_gone
-        if not gone and failure.tries > 1:  # the server, unless it answers other requests
+        if not gone and failure.tries > 1:  # ask whether the server answers at all
             try:
                 await self._http.get(f"{self.url}/models", timeout=_HEALTH_SECONDS)
             except httpx2.HTTPError:

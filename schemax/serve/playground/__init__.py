@@ -36,7 +36,7 @@ class TraceRequest(BaseModel):
 
 
 def playground_routes(service: Service) -> APIRouter:
-    """The routes, for a service."""
+    """Makes the routes of a service."""
     router = APIRouter(tags=["schemax"])
     page = _page(service.name)
 
@@ -61,7 +61,7 @@ def playground_routes(service: Service) -> APIRouter:
 async def _events(
     service: Service, document: str, schema: ClientSchema
 ) -> AsyncGenerator[dict[str, Any]]:
-    """Yields a trace: first the prompt, then every pass with the fields that it ended, then all.
+    """Yields a trace: first the prompt, then every pass with the fields completed, then all.
 
     Requests share passes; only passes that wrote for this request count.
     """
@@ -71,7 +71,7 @@ async def _events(
     (read,) = read_documents([document], shown)
     names = list(asked_fields(schema.model))
     if compiled.decoding.layout == "autoregressive":
-        names.clear()  # which are in the output
+        names.clear()  # the output is one slot with all fields
     done: dict[int, SlotOutput] = {}
     began = time.perf_counter()
     yield {
