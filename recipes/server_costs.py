@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from recipes.llama_servers import LlamaServer, llama_server
-from schemax import Extractor
+from schemax import DecodingConfig, Extractor
 from schemax.attributes import compile_attributes
 from schemax.evaluation.examples import Example, accepted, read_examples, shown_record
 from schemax.evaluation.schemas import annotated_schemas
@@ -169,7 +169,9 @@ def main() -> None:
         print(f"| {way} | {figures} | {took / count:.2f} | {same} | {right} |", flush=True)
 
     if "local" in ways:
-        here = Extractor.from_pretrained(options.folder, device="cpu", dtype=options.dtype)
+        plain = DecodingConfig(extractive=False, contextual_calibration=False)  # as servers decode
+        loading = {"device": "cpu", "dtype": options.dtype, "decoding": plain}
+        here = Extractor.from_pretrained(options.folder, **loading)
         _, own, took, local = clocked(lambda: work.rows(here))
         tell("this process", local, 0, 0.0, own, took)
     with llama_server(options.program, options.model, options=options.option) as server:
