@@ -59,8 +59,8 @@ def shell(code: str, **more: str) -> str:
 def test_the_pages_show_what_is_run_here() -> None:
     kinds = [kind for kind, _ in blocks("serve.md")]
     assert kinds == ["bash", "python", "python", "bash", "bash", "python", "python"]
-    # The last one needs llama.cpp and a pretrained model.
-    assert [kind for kind, _ in blocks("servers.md")] == ["python", "bash", "bash"]
+    # The last two need llama.cpp and a pretrained model.
+    assert [kind for kind, _ in blocks("servers.md")] == ["python", "bash", "bash", "bash"]
 
 
 def test_serving_in_python(url: str) -> None:
