@@ -10,8 +10,8 @@ from typing import Any
 from benchmarks.transfers import PassCount, TransferCounter
 from schemax.benchmark.host.settings import (
     KINDS,
-    Kind,
     Setting,
+    SlotType,
     host_codec,
     host_documents,
     host_extractor,
@@ -38,7 +38,7 @@ class PassRow:
         from its end to the next one's start.
     """
 
-    kind: Kind
+    kind: SlotType
     live_slots: int
     reads: bool
     ops_per_layer: float
@@ -51,7 +51,7 @@ class PassRow:
 
 
 def measure_passes(
-    live_slots: Sequence[int] = LIVE_SLOTS, kinds: Sequence[Kind] = KINDS, seed: int = 0
+    live_slots: Sequence[int] = LIVE_SLOTS, kinds: Sequence[SlotType] = KINDS, seed: int = 0
 ) -> Iterator[PassRow]:
     """Per kind and size a row for passes that decode alone, and one for those that read as well."""
     codec = host_codec()

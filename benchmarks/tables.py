@@ -26,7 +26,7 @@ from schemax.calibration import Calibration
 from schemax.catalog import load_schema
 from schemax.commands import options
 from schemax.config import DecodingConfig
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.io.job import Job, source_of
@@ -160,7 +160,7 @@ class _ReadyMade:
     def stream(
         self, records: Iterable[Any], schema: Any, *, text: Any
     ) -> Iterator[Extraction[Any]]:
-        for document in read_documents(records, Shown.of(text, "id", None)):
+        for document in read_documents(records, RecordFields.of(text, "id", None)):
             yield replace(self._made, index=document.index, document_id=document.id)
 
 

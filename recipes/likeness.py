@@ -24,7 +24,7 @@ from schemax.compiler.few_shot import FewShotExample
 from schemax.config import resolve_decoding
 from schemax.evaluation.examples import Example, canonical, read_examples
 from schemax.evaluation.intervals import f1_interval
-from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.evaluation.scores import Scores, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.fitting.demonstrations import coverage_order

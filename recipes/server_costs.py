@@ -22,7 +22,7 @@ from recipes.llama_servers import LlamaServer, llama_server
 from schemax import DecodingConfig, Extractor
 from schemax.attributes import compile_attributes
 from schemax.evaluation.examples import Example, accepted, read_examples, shown_record
-from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.evaluation.scores import labelled
 from schemax.stated import titles_of
 

@@ -17,7 +17,7 @@ from schemax.compiler.few_shot import (
 )
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig
-from schemax.documents import Shown, read_documents, shown_text
+from schemax.documents import RecordFields, read_documents, shown_text
 from schemax.errors import SchemaError
 from schemax.familiarity import Familiarity
 from schemax.formats import OutputFormat
@@ -31,7 +31,7 @@ from schemax.servers.remote import RemoteModel
 if TYPE_CHECKING:
     from schemax.pipeline import Extractions
     from schemax.runtime.shared import SharedEngine
-    from schemax.runtime.watching import Watcher
+    from schemax.runtime.watcher import Watcher
 
 T = TypeVar("T")
 
@@ -245,7 +245,7 @@ class Calls(ModelSettings):
         schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
         if not schemas:
             raise SchemaError("schemas", None, "no category is given")
-        shown = Shown.of(text, id, category, html)
+        shown = RecordFields.of(text, id, category, html)
         options = {**settings, "examples": examples}
         shots = read_few_shot_examples(
             self.chosen_examples(schema, options),

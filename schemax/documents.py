@@ -35,7 +35,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RecordFields:
     """The keys of a record that are its text, id and category.
 
     text: keys whose values the model is shown; None shows all but the id and the category.
@@ -54,7 +54,7 @@ class Shown:
         id: str,
         category: str | None,
         html: Html = "strip",
-    ) -> Shown:
+    ) -> RecordFields:
         """Accepts one key as well as several. Raises ValueError for an unknown `html`."""
         if html not in get_args(Html):
             raise ValueError(f'html must be "strip" or "keep", not {html!r}')
@@ -67,7 +67,7 @@ class Shown:
         return None if self.text is None else (*self.text, self.id, self.category)
 
     @classmethod
-    def of_options(cls, options: Mapping[str, Any]) -> Shown:
+    def of_options(cls, options: Mapping[str, Any]) -> RecordFields:
         """Reads the options of `Extractor.stream`."""
         return cls.of(
             options.get("text"),
@@ -99,7 +99,7 @@ class Shown:
         return [key for key in there if key not in (self.id, self.category)]
 
 
-def read_documents(products: Iterable[Any], shown: Shown) -> Iterator[Document]:
+def read_documents(products: Iterable[Any], shown: RecordFields) -> Iterator[Document]:
     """Documents in order; a record that cannot be read is one with a `problem`.
 
     Raises InputError for a bare str or mapping in place of many products.
@@ -125,7 +125,7 @@ def read_documents(products: Iterable[Any], shown: Shown) -> Iterator[Document]:
     return (_read(index, record, shown) for index, record in enumerate(records))
 
 
-def _check_named(records: Sequence[Any], shown: Shown) -> None:
+def _check_named(records: Sequence[Any], shown: RecordFields) -> None:
     """Raises InputError for a named key that no record has.
 
     For a key to show, and for a single record, it does so only if another key is similar, since
@@ -150,7 +150,7 @@ def _unknown(key: str, names: Sequence[str], what: str) -> InputError:
     return InputError(f"{what} {key!r}{perhaps(key, names)}; there are {some_of(names)}")
 
 
-def shown_text(record: Any, shown: Shown) -> tuple[str, dict[str, str]]:
+def shown_text(record: Any, shown: RecordFields) -> tuple[str, dict[str, str]]:
     """The text of a record, which may be empty, and its parts by key.
 
     Raises ValueError, with the reason, for a record that cannot be shown, or whose text has more
@@ -171,7 +171,7 @@ def shown_text(record: Any, shown: Shown) -> tuple[str, dict[str, str]]:
     return text, texts
 
 
-def _read(index: int, record: Any, shown: Shown) -> Document:
+def _read(index: int, record: Any, shown: RecordFields) -> Document:
     is_unread = isinstance(record, InputError)  # a reader's, in place of what it could not read
     there = getattr(record, "cells", None) if is_unread else record
     document_id, category = id_of(there, shown), None
@@ -189,13 +189,13 @@ def _read(index: int, record: Any, shown: Shown) -> Document:
     return Document(index, document_id, category, text, texts=texts)
 
 
-def id_of(record: Any, shown: Shown) -> str | None:
+def id_of(record: Any, shown: RecordFields) -> str | None:
     """The id of a record; None where it has none."""
     found = record.get(shown.id) if isinstance(record, Mapping) else None
     return None if _is_missing(found) else str(found)
 
 
-def _text_of_mapping(record: Mapping[Any, Any], shown: Shown) -> tuple[str, dict[str, str]]:
+def _text_of_mapping(record: Mapping[Any, Any], shown: RecordFields) -> tuple[str, dict[str, str]]:
     keys: Iterable[Any]
     if shown.text is None:
         keys = [key for key in record if key not in (shown.id, shown.category)]
@@ -217,7 +217,7 @@ def _text_of_mapping(record: Mapping[Any, Any], shown: Shown) -> tuple[str, dict
     return "\n".join(f"{key}: {text}" for key, text in parts.items()), texts
 
 
-def _source(text: str, shown: Shown) -> str:
+def _source(text: str, shown: RecordFields) -> str:
     return recognised(text) if shown.html == "strip" else text
 
 

@@ -21,7 +21,7 @@ from schemax.compiler import CompiledSchema, as_codec
 from schemax.compiler.prompt import TemplateLike
 from schemax.compiler.stops import checked_eos_ids
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.formats import OutputFormat
 from schemax.messages import warn
 from schemax.prompt_file import PromptFile, PromptLike, read_prompt_file
@@ -340,7 +340,7 @@ def extract(
     # Refused before a model is loaded.
     check_options("extract", options)
     if isinstance(products, (str, bytes, Mapping)):
-        read_documents(products, Shown())
+        read_documents(products, RecordFields())
     for declared in schema.values() if isinstance(schema, Mapping) else (schema,):
         compile_attributes(declared)
     if extractor is None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.annotations import text_of
-from schemax.compiler.lists import Rows, leaves_of_item
+from schemax.compiler.list_slots import Rows, leaves_of_item
 from schemax.errors import InputError
 from schemax.formats import OutputFormat, Scalar, Writable, get_format
 from schemax.results import FieldError, SlotText, build

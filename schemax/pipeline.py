@@ -28,7 +28,7 @@ from schemax.runtime.outputs import NO_MEMORY, DocumentOutput
 from schemax.runtime.requests import Request, new_request
 from schemax.runtime.shared import Call, SharedEngine
 from schemax.runtime.stream import Refused
-from schemax.runtime.watching import Watcher
+from schemax.runtime.watcher import Watcher
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 # Characters of documents that are read at a time; outputs that are read out at a time.

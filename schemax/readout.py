@@ -19,7 +19,7 @@ from schemax.loops import run_at_end
 from schemax.results import Extraction, FieldError, SlotText, build
 from schemax.results.confidence import distribution, mean_probability, tree_of
 from schemax.results.fields import part_of
-from schemax.results.lists import with_items
+from schemax.results.list_results import with_items
 from schemax.results.repairs import refusals, settled
 from schemax.servers.extraction import DeclarationCodec, read_slots
 from schemax.slot_kinds import SlotKind, kinds_of

@@ -10,7 +10,7 @@ from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
 from schemax.compiler.choices import Branches, Choices, choices_of
 from schemax.compiler.grammars import may_be_null
-from schemax.compiler.lists import Items, asked_of, leaves_of_item, limits_of
+from schemax.compiler.list_slots import Items, asked_of, leaves_of_item, limits_of
 from schemax.compiler.slot_specs import is_typed
 from schemax.results.fields import field_tree_of
 from schemax.tokens import SlotSpec

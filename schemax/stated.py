@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from schemax.attributes import Attribute
-from schemax.compiler.lists import limits_of
+from schemax.compiler.list_slots import limits_of
 from schemax.errors import InputError
 from schemax.messages import counted
 

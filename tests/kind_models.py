@@ -158,7 +158,7 @@ def flat(attributes: Any) -> Iterator[tuple[Any, ...]]:
         yield (
             *(one.path, one.labels, one.description, one.examples, one.kind, one.choices),
             *(one.is_list, one.required, one.k_max, one.omittable, one.constraints, one.two_phase),
-            *(one.unit, one.strict, one.is_mapping, one.is_kind),
+            *(one.unit, one.strict, one.is_mapping, one.is_discriminator),
             *([member.kind for member in some] for some in (one.members, one.positions)),
         )
         yield from flat(one.fields)

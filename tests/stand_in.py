@@ -22,7 +22,7 @@ from schemax.calibration import Calibration
 from schemax.calls import Calls
 from schemax.commands import options
 from schemax.config import DecodingConfig
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.formats import get_format
 from schemax.io import resumable
 from schemax.prompt_file import PromptFile
@@ -56,7 +56,7 @@ class StandIn(Calls):
         html: Any = "strip",
         **_: Any,
     ) -> Iterator[Extraction[Any]]:
-        documents = read_documents(products, Shown.of(text, id, category, html))
+        documents = read_documents(products, RecordFields.of(text, id, category, html))
         return self._stream(documents, schema, get_format(format or "json"))
 
     def _stream(self, documents: Iterator[Any], schema: Any, format: Any) -> Iterator[Any]:

@@ -37,7 +37,7 @@ from schemax import AttrSchema, Extractor, report
 from schemax.attributes import Attribute, attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.compiler.choices import Branches, choices_of
-from schemax.compiler.lists import Items, leaves_of_item
+from schemax.compiler.list_slots import Items, leaves_of_item
 from schemax.config import DecodingConfig
 from schemax.reading.booleans import spellings
 from schemax.results import FieldResult

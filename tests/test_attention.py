@@ -12,7 +12,7 @@ from seams import forget_kernels, kernel_for, kernel_works, replaced
 
 from schemax.runtime.attention import attend_segments, merge_in, own_in
 from schemax.runtime.attention_backends import attend
-from schemax.runtime.batch import Kind, KVSegment
+from schemax.runtime.batch import KVSegment, SegmentKind
 from schemax.runtime.flex import flex
 from schemax.runtime.kernels import efficient, flash_on_cpu, plain, varlen
 from schemax.runtime.kv_pool import KVPool
@@ -78,7 +78,7 @@ def test_segments_equal_attention_over_all_keys() -> None:
     for handle, (start, stop) in enumerate([(0, 11), (11, 12), (12, 30)]):
         layer.prefixes[handle] = key[None, :, start:stop], value[None, :, start:stop]
         segment = KVSegment(
-            Kind.PREFIX,
+            SegmentKind.PREFIX,
             targets=slice(0, 6),
             prefix=handle,
             length=stop - start,

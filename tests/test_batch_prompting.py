@@ -18,7 +18,7 @@ from schemax import AttrSchema, Extraction, Extractor
 from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import PRESETS, DecodingConfig
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.formats import DocumentKey, get_format
 from schemax.readout import read_out
 from schemax.runtime import stream as stream_module
@@ -143,7 +143,7 @@ def extractions_of(
     ids = (*codec.encode(body), *([codec.eos_ids[0]] if ends else []))
     given = replace(prompt, answers=((ids,),), k_max=(len(ids),))
     ((_, first), *rest) = fill(extractor.model, [given], compiled.stop, config)
-    documents = read_documents(["a", "b", "c"], Shown.of(None, "id", "category"))
+    documents = read_documents(["a", "b", "c"], RecordFields.of(None, "id", "category"))
     outputs = [first, *(output for _, output in rest)]
     return [
         read_out(document, output, compiled, Calibration())

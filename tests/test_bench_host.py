@@ -23,7 +23,7 @@ from schemax.benchmark.host.as_cuda import sizes_of_cuda
 from schemax.benchmark.host.clock import model_clock
 from schemax.benchmark.host.settings import (
     KINDS,
-    Kind,
+    SlotType,
     host_codec,
     host_documents,
     host_extractor,
@@ -39,7 +39,7 @@ def codec() -> TextCodec:
     return host_codec()
 
 
-def written(codec: TextCodec, kind: Kind, documents: int = 20) -> list[Extraction[Any]]:
+def written(codec: TextCodec, kind: SlotType, documents: int = 20) -> list[Extraction[Any]]:
     setting = Setting(kind, 5, None, documents)
     extractor = host_extractor(codec, setting, 0)
     texts = host_documents(codec, documents, 0)
@@ -48,7 +48,9 @@ def written(codec: TextCodec, kind: Kind, documents: int = 20) -> list[Extractio
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_model_writes_values_that_differ_and_are_valid(codec: TextCodec, kind: Kind) -> None:
+def test_the_model_writes_values_that_differ_and_are_valid(
+    codec: TextCodec, kind: SlotType
+) -> None:
     fields = [field for item in written(codec, kind) for field in item.fields.values()]
     raw = [(field.raw or "").strip() for field in fields]
     assert len(set(raw)) > 20
@@ -104,7 +106,7 @@ def test_sizes_are_put_back() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_staged_copies_and_large_passes_change_no_output(codec: TextCodec, kind: Kind) -> None:
+def test_staged_copies_and_large_passes_change_no_output(codec: TextCodec, kind: SlotType) -> None:
     def raw() -> dict[int, list[str | None]]:
         items = written(codec, kind)
         return {item.index: [field.raw for field in item.fields.values()] for item in items}

@@ -18,11 +18,11 @@ from schemax.attributes import attr
 from schemax.calibration import FILE, Calibration, logit, read_calibration, write_calibration
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
 from schemax.readout import read_out
-from schemax.runtime.loading.sources import Source
+from schemax.runtime.loading.model_files import ModelFiles
 from schemax.runtime.outputs import DocumentOutput
 from schemax.schema import AttrSchema
 from schemax.tokens import SlotOutput
@@ -114,10 +114,10 @@ def test_an_adapter_brings_its_own(tmp_path: Path) -> None:
     for place in (base, adapter):
         place.mkdir()
     write_calibration(Calibration(bias=1), base)
-    assert calibration_of(Source(str(base), None)) == Calibration(bias=1)
-    assert calibration_of(Source(str(base), None, adapter)) is None
+    assert calibration_of(ModelFiles(str(base), None)) == Calibration(bias=1)
+    assert calibration_of(ModelFiles(str(base), None, adapter)) is None
     write_calibration(Calibration(bias=2), adapter)
-    assert calibration_of(Source(str(base), None, adapter)) == Calibration(bias=2)
+    assert calibration_of(ModelFiles(str(base), None, adapter)) == Calibration(bias=2)
 
 
 def test_on_the_hub_it_is_fetched_like_the_template(
@@ -131,7 +131,7 @@ def test_on_the_hub_it_is_fetched_like_the_template(
         return tmp_path / file
 
     monkeypatch.setattr(loading, "find_file", find)
-    assert calibration_of(Source("org/name", "v2")) == Calibration(bias=3)
+    assert calibration_of(ModelFiles("org/name", "v2")) == Calibration(bias=3)
     assert asked == [("org/name", FILE, "v2")]
 
 
@@ -263,7 +263,7 @@ def test_a_list_is_judged_by_its_items_on_average(
     compiled = compile_schema(Ports, codec, decoding=DecodingConfig(min_probability=least))
     written = ' "LG"', ' ["HDMI", "USB"]'
     slots = [SlotOutput(tuple(codec.encode(text)), "stop", (log(0.25),)) for text in written]
-    (document,) = read_documents(["LG with HDMI and USB"], Shown.of(None, "id", "category"))
+    (document,) = read_documents(["LG with HDMI and USB"], RecordFields.of(None, "id", "category"))
     item = read_out(document, DocumentOutput(tuple(slots), 1), compiled, Calibration())
     found = [not item.fields[name].left_out for name in ("brand", "ports")]
     assert found == kept

@@ -9,7 +9,7 @@ import pytest
 from command_line import SCHEMA, Run, jsonl, refused, rows, stand_in_runner
 
 from schemax import extract_files, extract_frame, load_schema
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.errors import InputError
 
 
@@ -28,18 +28,18 @@ def test_one_mistyped_name_among_several_is_refused(run: Run, tmp_path: Path, na
 
 
 def test_of_a_list_a_name_like_another_is_refused() -> None:
-    shown = Shown.of(("titel", "note"), "id", None)
+    shown = RecordFields.of(("titel", "note"), "id", None)
     with pytest.raises(InputError, match="no record has the key 'titel', perhaps 'title'"):
         read_documents([{"title": "LG", "note": "x"}, {"title": "LG"}], shown)
     # A key that these records may well go without.
-    rest = Shown.of(("title", "note"), "id", None)
+    rest = RecordFields.of(("title", "note"), "id", None)
     assert [found.text for found in read_documents([{"title": "LG"}], rest)] == ["LG"]
 
 
 @pytest.mark.parametrize("option", ["id", "category"])
 def test_an_id_or_category_that_no_record_has_is_refused(run: Run, option: str) -> None:
     named = {"id": "id", "category": None, option: "skus"}
-    shown = Shown.of(None, **named)
+    shown = RecordFields.of(None, **named)
     said = "'skus', perhaps 'sku'; there are sku, t"
     with pytest.raises(InputError, match=f"no record has the key {said}"):
         read_documents([{"sku": 1, "t": "LG"}], shown)

@@ -20,7 +20,7 @@ from schemax.cli import app
 from schemax.errors import InputError
 from schemax.evaluation.datasets import declared_schemas, schemas_for
 from schemax.evaluation.examples import read_examples
-from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.prompt_file import read_prompt_file
 from schemax.schema import AttrSchema
 

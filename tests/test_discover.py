@@ -23,7 +23,7 @@ from schemax.config import DecodingConfig
 from schemax.discovery.discover import TEMPLATE, as_json, discovered
 from schemax.discovery.names import candidates
 from schemax.discovery.property_types import declared
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.formats import get_format
 from schemax.resources import resource_dir
 from schemax.results import SlotText, build
@@ -45,7 +45,7 @@ class Scripted:
         self, products: Iterable[Any], schema: Any, *, template: Any = None, **_: Any
     ) -> Iterator[Extraction[Any]]:
         attributes = compile_attributes(schema)
-        for document in read_documents(products, Shown()):
+        for document in read_documents(products, RecordFields()):
             assert document.text is not None
             slots = []
             for attribute in attributes:

@@ -9,7 +9,7 @@ import pytest
 from schemax import AttrSchema, Extraction, attr
 from schemax.calibration import Calibration
 from schemax.compiler import TextCodec, compile_schema
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.readout import read_out
 from schemax.results.echoes import is_echo
 from schemax.runtime.outputs import DocumentOutput
@@ -30,7 +30,7 @@ def read(codec: TextCodec, text: str, **values: Any) -> Extraction[Invoice]:
     compiled = compile_schema(Invoice, codec, decoding="isolated:layout=gapped")
     written = [compiled.format.escape(values.get(a.name)) + ",\n" for a in compiled.attributes]
     slots = tuple(SlotOutput(tuple(codec.encode(one)), "stop") for one in written)
-    (document,) = read_documents([text], Shown.of(None, "id", "category"))
+    (document,) = read_documents([text], RecordFields.of(None, "id", "category"))
     return read_out(document, DocumentOutput(slots, 1), compiled, Calibration())
 
 

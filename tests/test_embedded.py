@@ -29,7 +29,7 @@ from schemax import (
     load_schema,
 )
 from schemax.evaluation.examples import read_examples
-from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.evaluation.scores import labelled, score_predictions
 from schemax.extractor import loaded
 from schemax.resources import resource_dir

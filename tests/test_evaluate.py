@@ -30,7 +30,7 @@ from schemax.evaluation.examples import (
     row_ids,
     shown_record,
 )
-from schemax.evaluation.schemas import annotated_schemas, parts_of
+from schemax.evaluation.labelled_schemas import annotated_schemas, parts_of
 from schemax.evaluation.scores import labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.resources import resource_dir

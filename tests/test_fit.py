@@ -17,7 +17,7 @@ from command_line import Run, jsonl, refused, rows, runner, save_model
 
 from schemax import Extractor
 from schemax.evaluation.examples import Example
-from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.fitting import fit
 from schemax.fitting.search import Search
 from schemax.prompt_file import read_prompt_file

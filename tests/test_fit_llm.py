@@ -9,7 +9,7 @@ import pytest
 
 from schemax import Extractor
 from schemax.evaluation.examples import Example
-from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.fitting import fit
 
 LABELS = Path(__file__).parent / "data" / "tasks" / "address.jsonl"

@@ -8,7 +8,7 @@ from schemax import AttrSchema, Extraction
 from schemax.calibration import Calibration
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.readout import read_out
 from schemax.runtime.outputs import DocumentOutput
 from schemax.tokens import FinishReason, SlotOutput
@@ -25,7 +25,7 @@ def read(
     config = DecodingConfig(layout="autoregressive", max_retries=0)
     compiled = compile_schema(Television, codec, format=format, decoding=config)
     output = DocumentOutput((SlotOutput(tuple(codec.encode(text)), reason),), 1)
-    (document,) = read_documents(["LG"], Shown.of(None, "id", "category"))
+    (document,) = read_documents(["LG"], RecordFields.of(None, "id", "category"))
     return read_out(document, output, compiled, Calibration())
 
 

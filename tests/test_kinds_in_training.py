@@ -15,10 +15,10 @@ from kind_models import FULL, Box, Everything, Note, slots_of, written
 from schemax.attributes import compile_attributes
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.few_shot import writable_of
-from schemax.compiler.lists import asked_of, leaves_of_item
+from schemax.compiler.list_slots import asked_of, leaves_of_item
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples
-from schemax.evaluation.schemas import as_declared, check_labels, for_categories, parts_of
+from schemax.evaluation.labelled_schemas import as_declared, check_labels, for_categories, parts_of
 from schemax.evaluation.scores import labelled, score_predictions
 from schemax.formats import get_format
 from schemax.labels import slot_text

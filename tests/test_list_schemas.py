@@ -11,7 +11,7 @@ from schemax import SchemaError
 from schemax.attributes import attr, compile_attributes
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.few_shot import written_examples
-from schemax.compiler.lists import all_labels, limits_of, written
+from schemax.compiler.list_slots import all_labels, limits_of, written
 from schemax.schema import AttrSchema
 from schemax.tokens import SlotOutput
 

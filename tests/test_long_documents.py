@@ -12,7 +12,7 @@ from schemax import Calibration, Extractor
 from schemax.attributes import attr, compile_attributes
 from schemax.compiler import TextCodec
 from schemax.config import DecodingConfig
-from schemax.documents import Shown
+from schemax.documents import RecordFields
 from schemax.formats import get_format
 from schemax.io.long_documents import compiled_schemas, fitted
 from schemax.results import Extraction, SlotText, build
@@ -20,7 +20,7 @@ from schemax.schema import AttrSchema
 
 JSON = get_format("json")
 WIDTH = 30
-SHOWN = Shown(("t",))
+SHOWN = RecordFields(("t",))
 
 
 class Line(AttrSchema):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from schemax.documents import Shown, read_documents, shown_text
+from schemax.documents import RecordFields, read_documents, shown_text
 from schemax.reading.markup import MarkedUp, plain_text, recognised
-from schemax.results.spans import Source
+from schemax.results.spans import SpanFinder
 
 
 @pytest.mark.parametrize(
@@ -94,20 +94,20 @@ def test_what_is_left_open_takes_linear_time(unit: str) -> None:
 
 def test_spans_point_into_the_whole() -> None:
     text = "<p>Maker: <b>Black &amp; Decker</b></p>"
-    found = Source({"text": recognised(text)}).locate("Black & Decker")
+    found = SpanFinder({"text": recognised(text)}).locate("Black & Decker")
     assert found is not None
     assert text[found.start : found.end] == "Black &amp; Decker"
 
 
 def test_documents_are_shown_without_html_unless_it_is_kept() -> None:
     record = {"title": "<b>Mug</b>", "tags": ["<i>a</i>", "b"], "note": "<br>"}
-    assert shown_text(record, Shown()) == (
+    assert shown_text(record, RecordFields()) == (
         "title: Mug\ntags: a, b",
         {"title": "<b>Mug</b>", "tags": "<i>a</i>, b"},
     )
-    kept = Shown.of(None, "id", None, html="keep")
+    kept = RecordFields.of(None, "id", None, html="keep")
     assert shown_text(record, kept)[0] == "title: <b>Mug</b>\ntags: <i>a</i>, b\nnote: <br>"
-    (empty,) = read_documents(["<br>"], Shown())
+    (empty,) = read_documents(["<br>"], RecordFields())
     assert empty.problem == "the text is empty"
     with pytest.raises(ValueError, match='"strip" or "keep", not \'clean\''):
-        Shown.of(None, "id", None, html="clean")  # type: ignore[arg-type]
+        RecordFields.of(None, "id", None, html="clean")  # type: ignore[arg-type]

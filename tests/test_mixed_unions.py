@@ -85,7 +85,7 @@ def test_what_is_written_for_an_instance_is_read_as_it(instance: Offer, format: 
 
 def test_what_is_asked_for_a_mixture() -> None:
     shown = {one.name: one for one in compile_attributes(Offer)}
-    choices = {name: one.choices for name, one in shown.items() if one.is_kind}
+    choices = {name: one.choices for name, one in shown.items() if one.is_discriminator}
     assert choices == {
         "seller.kind": ("person", "text"),
         "owner.kind": ("person", "company", "plain number"),  # a person has a number

@@ -20,7 +20,7 @@ import schemax
 import schemax.ray
 from schemax import AttrSchema, InputError, SchemaError
 from schemax.commands.extract_options import Reader as ReaderOptions
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.io import dataframes
 from schemax.ray.pool import Pool
 
@@ -237,7 +237,7 @@ def test_a_record_is_shown_as_that_of_a_file() -> None:
     batch = pyarrow.table({"t": [b"LG", b"\xff"], "x": [{"made": [day], "by": b"K"}, None]})
     good, broken = dataframes.records_of(batch, "pyarrow", None)
     assert good == {"t": "LG", "x": {"made": ["2026-01-31"], "by": "K"}}
-    (document,) = read_documents([broken], Shown())
+    (document,) = read_documents([broken], RecordFields())
     assert "UTF-8" in (document.problem or "")
 
 

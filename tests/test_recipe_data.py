@@ -33,10 +33,10 @@ from recipes.embedded.sources import SOURCES, read_sources
 from recipes.embedded.tokenizer import add_twins
 from recipes.embedded.units import read_number
 from schemax.attributes import compile_attributes
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples
-from schemax.evaluation.schemas import check_labels, read_attributes
+from schemax.evaluation.labelled_schemas import check_labels, read_attributes
 from schemax.resources import resource_dir
 
 TITLES = [
@@ -186,7 +186,9 @@ def test_columns_hold_what_the_text_holds() -> None:
         assert all(value in one for value in values.values())
         if one != text:
             assert all(": " in line for line in one.split("\n"))
-            [shown] = read_documents([dict(x.split(": ", 1) for x in one.split("\n"))], Shown())
+            [shown] = read_documents(
+                [dict(x.split(": ", 1) for x in one.split("\n"))], RecordFields()
+            )
             assert shown.text == one
 
 

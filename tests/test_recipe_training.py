@@ -25,7 +25,7 @@ from recipes.embedded.train import STATE, Recipe, schedule, train
 from schemax.compiler import TextCodec
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig
-from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.extractor import Extractor
 from schemax.resources import resource_dir
 from schemax.training.sequences import IGNORE, TrainingSequence

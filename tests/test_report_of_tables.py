@@ -16,7 +16,7 @@ from test_report import data_of
 from schemax.attributes import compile_attributes
 from schemax.errors import InputError
 from schemax.evaluation.examples import read_examples
-from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.labelled_schemas import annotated_schemas
 
 PROGRAM = find_chromium()
 

@@ -15,7 +15,7 @@ from schemax import Extractor
 from schemax.errors import TemplateError
 from schemax.serve.errors import ApiError
 from schemax.serve.limits import Limits
-from schemax.serve.schemas import Schemas
+from schemax.serve.request_schemas import Schemas
 from schemax.serve.service import Service
 
 DOCUMENT = {

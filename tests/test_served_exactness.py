@@ -285,7 +285,8 @@ def names_of(kind: Any) -> set[str]:
 
 
 # Of the class alone, on which neither prompts nor slots depend; and those that are compared apart.
-_OWN = {"choice_values", "kinds", "misfits", "required"} | {"members", "positions", "fields"}
+_OWN = {"choice_values", "discriminated", "misfits", "required"}
+_OWN |= {"members", "positions", "fields"}
 
 
 def essence(attribute: Attribute) -> list[Any]:

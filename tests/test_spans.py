@@ -22,17 +22,17 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from schemax import AttrSchema, Extraction, Extractor, Span, attr, load_schema
 from schemax.attributes import compile_attributes
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.formats import get_format
 from schemax.reading.folding import Folded, bare, folded, loose, units_of
 from schemax.resources import resource_dir
 from schemax.results import FieldResult, SlotText, build, failed, spans
-from schemax.results.spans import Source
+from schemax.results.spans import SpanFinder
 
 
 def piece(value: str, text: str) -> str | None:
     """The piece of the text that the value was found at."""
-    span = Source({"text": text}).locate(value)
+    span = SpanFinder({"text": text}).locate(value)
     if span is None:
         return None
     assert span.field == "text"
@@ -90,7 +90,7 @@ def test_a_number_stands_where_an_equal_one_does(value: str, text: str, found: s
 def test_between_words_before_inside_words_and_then_the_first(
     value: str, text: str, start: int
 ) -> None:
-    assert Source({"text": text}).locate(value) == Span(start, start + len(value), "text")
+    assert SpanFinder({"text": text}).locate(value) == Span(start, start + len(value), "text")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_chance_is_no_source(value: str, text: str) -> None:
 
 
 def test_fields_in_order_but_whole_words_first() -> None:
-    source = Source({"title": "Teapot, black", "description": "Black Teap, Tea"})
+    source = SpanFinder({"title": "Teapot, black", "description": "Black Teap, Tea"})
     assert source.locate("Teap") == Span(6, 10, "description")
     assert source.locate("black") == Span(8, 13, "title")
     assert source.locate("Black") == Span(0, 5, "description")
@@ -499,7 +499,7 @@ def test_texts_are_the_users_own() -> None:
         {"title": {"nested": 1}},
         7,
     ]
-    documents = list(read_documents(rows, Shown()))
+    documents = list(read_documents(rows, RecordFields()))
     assert [dict(document.texts) for document in documents] == [
         {"text": " as it is \n"},
         {"title": "  spaced ", "price": "39.5", "ports": "a, 1", "new": "true"},
@@ -508,7 +508,7 @@ def test_texts_are_the_users_own() -> None:
         {},
     ]
     assert documents[1].text == "title: spaced\nprice: 39.5\nports: a, 1\nnew: true"
-    (named,) = read_documents([{"title": "Tea", "note": "x"}], Shown.of("title", "id", None))
+    (named,) = read_documents([{"title": "Tea", "note": "x"}], RecordFields.of("title", "id", None))
     assert (named.text, dict(named.texts)) == ("Tea", {"title": "Tea"})
 
 
@@ -560,7 +560,7 @@ def test_a_long_document_in_bounded_time() -> None:
         ("ab" * 20_000, ["".join(rng.choices("ab", k=100)) for _ in range(16)]),
     ]:
         started = time.process_time()
-        source = Source({"text": text})
+        source = SpanFinder({"text": text})
         found = [source.locate(value) for value in values]
         assert time.process_time() - started < 5  # measured: 0.01 to 0.11
         assert found == [None] * 16
@@ -570,7 +570,7 @@ def test_fuzzy_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "a leather sandal, brown"
     assert piece("Leather Sandals", text) == "leather sandal"
     monkeypatch.setattr(spans, "FUZZY_WORK", 14 * 20 + 100)
-    source = Source({"text": text})
+    source = SpanFinder({"text": text})
     assert source.locate("Leather Sandals") is not None
     assert source.locate("Leather Sandals") is None
     assert source.locate("LEATHER") is not None
@@ -606,7 +606,7 @@ def test_rates_on_real_titles(data: Path) -> None:
     for row in rows:
         known.setdefault(row["category"], set()).update(map(str, row["attributes"].values()))
     for row in rng.sample(rows, 300):
-        source = Source({"text": row["text"]})
+        source = SpanFinder({"text": row["text"]})
         for value in map(str, row["attributes"].values()):
             for name, change in changes.items():
                 if name == "none" or change(value) != value:
@@ -678,7 +678,7 @@ def test_a_servers_float_reads_as_the_number_that_a_model_copied(
     ],
 )
 def test_a_part_of_a_number_in_any_spelling_is_no_place(part: str, whole: str) -> None:
-    assert Source({"t": whole}).locate(part) is None
-    found = Source({"t": f"{whole}; {part} x"}).locate(part)
+    assert SpanFinder({"t": whole}).locate(part) is None
+    found = SpanFinder({"t": f"{whole}; {part} x"}).locate(part)
     assert found is not None
     assert found.start == len(whole) + 2

@@ -28,7 +28,7 @@ from stand_in import StandIn
 import schemax
 from schemax.attributes import attr, compile_attributes
 from schemax.config import DecodingConfig
-from schemax.documents import Shown
+from schemax.documents import RecordFields
 from schemax.errors import InputError, SchemaError
 from schemax.formats import get_format
 from schemax.io.long_documents import fitted
@@ -499,7 +499,7 @@ def test_pieces_of_a_long_text_are_put_together() -> None:
         extract,
         compiled,
         lambda _, text: len(text) <= 100,
-        Shown(("t",)),
+        RecordFields(("t",)),
         "chunk",
     )
     long, short = sorted(made(records), key=lambda item: item.index)

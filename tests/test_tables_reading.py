@@ -11,7 +11,7 @@ import pytest
 from command_line import SCHEMA, Run, jsonl, refused, rows, stand_in_runner
 from seams import replaced
 
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.errors import InputError
 from schemax.io.readers import columns_of, read_file
 from schemax.io.summary import Duplicates, Tally
@@ -83,7 +83,7 @@ def test_bytes_are_text(tmp_path: Path) -> None:
     first, broken, empty = read_file(str(tmp_path / "in.parquet"))
     assert first == {"id": "a", "t": "Größe"}
     assert broken == {"id": "b", "t": b"\xff"}  # which may be kept
-    (document,) = read_documents([broken], Shown.of("t", "id", None, "strip"))
+    (document,) = read_documents([broken], RecordFields.of("t", "id", None, "strip"))
     assert document.problem == "column 't' holds bytes that are not valid UTF-8"
     assert empty == {"id": None, "t": None}
 

@@ -24,7 +24,7 @@ from schemax.config import DecodingConfig
 from schemax.declarations import read_schema
 from schemax.errors import InputError, ModelError
 from schemax.evaluation.examples import read_examples
-from schemax.evaluation.schemas import annotated_schemas, read_attributes
+from schemax.evaluation.labelled_schemas import annotated_schemas, read_attributes
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.schema import AttrSchema

@@ -20,11 +20,11 @@ from typer.testing import CliRunner
 from schemax.attributes import attr
 from schemax.cli import app
 from schemax.compiler import TextCodec, compile_schema
-from schemax.compiler.lists import all_labels
+from schemax.compiler.list_slots import all_labels
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples
-from schemax.evaluation.schemas import as_declared
+from schemax.evaluation.labelled_schemas import as_declared
 from schemax.evaluation.scores import labelled
 from schemax.formats import get_format
 from schemax.runtime.model import DecoderModel

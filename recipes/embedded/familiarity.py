@@ -21,7 +21,7 @@ import numpy as np
 from recipes.embedded.tasks import TASKS, documents
 from schemax import Extractor, load_schema
 from schemax.evaluation.examples import read_examples, shown_record
-from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.familiarity import least_logprob, mean_logprob
 from schemax.results import Extraction
 

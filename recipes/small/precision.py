@@ -23,7 +23,7 @@ import torch
 from schemax.config import resolve_decoding
 from schemax.evaluation.examples import Example, read_examples, shown_record
 from schemax.evaluation.intervals import f1_interval
-from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.evaluation.scores import Scores, labelled, score_predictions
 from schemax.extractor import Extractor
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from schemax.attributes.field_type import UnsupportedType
+from schemax.attributes.field_type import FieldPath, UnsupportedType
 from schemax.messages import some_of
 
-Path = tuple[str, ...]
 
-
-def resolved(paths: Sequence[Path], named: Sequence[Sequence[Path]]) -> list[tuple[Path, ...]]:
+def resolved(
+    paths: Sequence[FieldPath], named: Sequence[Sequence[FieldPath]]
+) -> list[tuple[FieldPath, ...]]:
     """(N,) the leaves that each leaf depends on, in order, leaves of its own group last.
 
     named: (N,) the paths that the declaration names: leaves, and models for all leaves in them.
@@ -19,7 +19,7 @@ def resolved(paths: Sequence[Path], named: Sequence[Sequence[Path]]) -> list[tup
     """
     found = []
     for path, wanted in zip(paths, named, strict=True):
-        leaves: dict[Path, None] = {}
+        leaves: dict[FieldPath, None] = {}
         for name in wanted:
             inside = [leaf for leaf in paths if leaf[: len(name)] == name]
             if not inside:
@@ -42,7 +42,7 @@ def resolved(paths: Sequence[Path], named: Sequence[Sequence[Path]]) -> list[tup
     return found
 
 
-def waves_of(paths: Sequence[Path], after: Sequence[Sequence[Path]]) -> list[int]:
+def waves_of(paths: Sequence[FieldPath], after: Sequence[Sequence[FieldPath]]) -> list[int]:
     """(N,) the wave in which each leaf is read, from 1 on. Raises Misplaced for a cycle."""
     sorter = TopologicalSorter(dict(zip(paths, after, strict=True)))
     try:
@@ -64,12 +64,12 @@ def waves_of(paths: Sequence[Path], after: Sequence[Sequence[Path]]) -> list[int
 class Misplaced(UnsupportedType):
     """An `UnsupportedType` at a leaf. path: the leaf's path."""
 
-    def __init__(self, path: Path, reason: str) -> None:
+    def __init__(self, path: FieldPath, reason: str) -> None:
         super().__init__(reason)
         self.path = path
 
 
-def _shared(path: Path, other: Path) -> int:
+def _shared(path: FieldPath, other: FieldPath) -> int:
     """The number of groups that enclose both leaves."""
     depth = 0
     for mine, theirs in zip(path[:-1], other[:-1], strict=False):

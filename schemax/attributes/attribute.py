@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from schemax.attributes.after import Path
 from schemax.attributes.constraints import Constraints
-from schemax.attributes.field_type import FieldType, Kind
+from schemax.attributes.field_type import FieldPath, FieldType, Kind
 from schemax.scalars import SCALARS, Scalar
 
 
@@ -37,7 +36,7 @@ class Attribute:
     members: the scalars of a "union"; positions: the types of a tuple of different types, by place.
     is_mapping: whether the list holds the pairs of a dict; `fields` are then "key" and "value".
     is_one_or_several: whether a single item is given as itself, without the list.
-    kinds: the models that the choices stand for, in order, if the leaf asks for a union's member.
+    discriminated: the models that the choices of a discriminator stand for, in order.
     after: paths of the leaves whose values precede this leaf's key, in order.
     misfits: warnings about the default and examples; values do not depend on them.
     """
@@ -64,14 +63,14 @@ class Attribute:
     positions: tuple[FieldType, ...] = ()
     is_mapping: bool = False
     is_one_or_several: bool = False
-    kinds: tuple[type[Any], ...] = field(default=(), repr=False, compare=False)
-    after: tuple[Path, ...] = ()
+    discriminated: tuple[type[Any], ...] = field(default=(), repr=False, compare=False)
+    after: tuple[FieldPath, ...] = ()
     misfits: tuple[str, ...] = field(default=(), repr=False)
 
     @property
-    def is_kind(self) -> bool:
+    def is_discriminator(self) -> bool:
         """True if the leaf asks for the member of a union of models."""
-        return bool(self.kinds)
+        return bool(self.discriminated)
 
     @property
     def scalar(self) -> Scalar | None:

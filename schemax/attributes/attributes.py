@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import RootModel
 from pydantic.fields import FieldInfo
 
-from schemax.attributes.after import Misplaced, Path, resolved
+from schemax.attributes.after import Misplaced, resolved
 from schemax.attributes.annotations import text_of
 from schemax.attributes.attribute import Attribute
 from schemax.attributes.classes import (
@@ -21,6 +21,7 @@ from schemax.attributes.classes import (
     fields_of,
     own_settings,
 )
+from schemax.attributes.discriminator import discriminator_of, folded, with_discriminator
 from schemax.attributes.field_settings import (
     after_of,
     is_two_phase,
@@ -29,8 +30,7 @@ from schemax.attributes.field_settings import (
     max_depth_of,
     unit_of,
 )
-from schemax.attributes.field_type import FieldType, UnsupportedType
-from schemax.attributes.kinds import folded, kinds_of, with_kind
+from schemax.attributes.field_type import FieldPath, FieldType, UnsupportedType
 from schemax.attributes.misfits import misfits_of
 from schemax.attributes.recursion import asked_type, root_type
 from schemax.attributes.settings import require_model
@@ -94,7 +94,7 @@ class _Outer:
     omittable: bool = False
     strict: bool = False
     extractive: bool | None = None
-    after: tuple[Path, ...] = ()
+    after: tuple[FieldPath, ...] = ()
 
 
 def _top(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
@@ -173,24 +173,26 @@ def _below(field_type: FieldType, place: _Outer) -> Iterator[Attribute]:
     """Yields the leaves of a nested class, or of a union of classes with the leaf for its kind."""
     if len(field_type.models) == 1:
         return _leaves(field_type.models[0], place)
-    kinds = kinds_of(field_type.models)
+    discriminator = discriminator_of(field_type.models)
     kind = Attribute(
-        path=(*place.path, kinds.name),
-        labels=(*place.labels, kinds.label),
-        description=kinds.description or place.description,
+        path=(*place.path, discriminator.name),
+        labels=(*place.labels, discriminator.label),
+        description=discriminator.description or place.description,
         examples=(),
         kind="enum",
-        choices=kinds.choices,
-        choice_values=kinds.values,
+        choices=discriminator.choices,
+        choice_values=discriminator.values,
         is_list=False,
         nullable=place.nullable,
         required=True,
         k_max=None,
         omittable=place.omittable,
-        kinds=kinds.models,
+        discriminated=discriminator.models,
         after=place.after,
     )
-    return with_kind(kind, kinds, {model: [*_leaves(model, place)] for model in kinds.distinct})
+    return with_discriminator(
+        kind, discriminator, {model: [*_leaves(model, place)] for model in discriminator.distinct}
+    )
 
 
 def _count(place: _Outer) -> None:
@@ -260,7 +262,7 @@ def _with_after(leaves: tuple[Attribute, ...], outer: _Outer) -> tuple[Attribute
     if not any(leaf.after for leaf in leaves):
         return leaves
     # Other fields may depend on a refused field, which is refused only once.
-    named: dict[Path, tuple[Path, ...]] = {
+    named: dict[FieldPath, tuple[FieldPath, ...]] = {
         tuple(error.field.split(".")): () for error in outer.refused or () if error.field
     }
     named |= {leaf.path: leaf.after for leaf in leaves}

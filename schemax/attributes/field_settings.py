@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from pydantic.fields import FieldInfo
 
-from schemax.attributes.after import Path
 from schemax.attributes.classes import own_settings
-from schemax.attributes.field_type import FieldType, UnsupportedType
+from schemax.attributes.field_type import FieldPath, FieldType, UnsupportedType
 from schemax.attributes.settings import is_unprintable, spaced
 from schemax.config import BOUNDS
 from schemax.reading.units import check_unit
@@ -74,7 +73,9 @@ def max_depth_of(field: FieldInfo) -> int | None:
     return depth
 
 
-def after_of(field: FieldInfo, fields: Mapping[str, FieldInfo], around: Path) -> Iterator[Path]:
+def after_of(
+    field: FieldInfo, fields: Mapping[str, FieldInfo], around: FieldPath
+) -> Iterator[FieldPath]:
     """Yields the paths, from the root, of the fields that a field names by name or alias."""
     named = own_settings(field).get("after", ())
     aliases = {other.alias: name for name, other in fields.items() if other.alias}

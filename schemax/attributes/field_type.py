@@ -14,6 +14,10 @@ Kind: TypeAlias = str
 """A name in `schemax.scalars.SCALARS`, "union" for several scalars, or "model" for a class."""
 
 
+FieldPath: TypeAlias = tuple[str, ...]
+"""Names of fields, from the declaration's own down to a leaf."""
+
+
 class UnsupportedType(Exception):
     """An annotation or field that cannot be compiled; the message names reason and remedy."""
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ForwardRef
 from pydantic import BaseModel, Field
 
 from schemax.attributes.declaration import Distinct
+from schemax.attributes.discriminator import MOST_MODELS
 from schemax.attributes.field_type import MOST_MEMBERS
 from schemax.attributes.json_document import (
     MOST_LEVELS,
@@ -36,7 +37,6 @@ from schemax.attributes.json_values import (
     text_type,
     union_of,
 )
-from schemax.attributes.kinds import MOST_KINDS
 from schemax.errors import SchemaError
 
 
@@ -209,9 +209,10 @@ class Types(ABC):
         if not isinstance(branches, list) or not branches:
             raise self._error(place, "anyOf and oneOf must be lists of schemas")
         total = sum("const" not in part for part in branches if isinstance(part, Mapping))
-        if total > MOST_KINDS:
+        if total > MOST_MODELS:
             raise self._error(
-                place, f"is a union of {total:,} schemas; at most {MOST_KINDS} are read: divide it"
+                place,
+                f"is a union of {total:,} schemas; at most {MOST_MODELS} are read: divide it",
             )
         outer = {key: node[key] for key in (*CONSTRAINTS, "type") if key in node}
         if node.get("properties"):  # shared by all alternatives, which are objects

@@ -10,7 +10,7 @@ from typing import Any
 from schemax.benchmark.workload import Category, Ids, Listing, Workload
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.evaluation.examples import Example, canonical, read_examples
-from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.labelled_schemas import annotated_schemas
 
 
 def read_rows(path: Path, count: int | None = None) -> list[Example]:

@@ -9,7 +9,7 @@ from typing import Any
 from schemax.benchmark.engines.base import BenchmarkError
 from schemax.errors import ServerError
 from schemax.evaluation.examples import Example, accepted, shown_record
-from schemax.evaluation.schemas import annotated_schemas
+from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.evaluation.scores import labelled
 from schemax.extractor import Extractor
 

@@ -14,7 +14,7 @@ from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings
 from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.discovery.discover import FoundAttribute, as_json, discovered
-from schemax.documents import Shown
+from schemax.documents import RecordFields
 from schemax.io.readers import InputFiles
 from schemax.messages import say
 from schemax.ready_made import match_of
@@ -66,7 +66,7 @@ def discover(given: Given) -> None:
     """
     given.check()
     keys = None if given.text is None else [key.strip() for key in given.text.split(",")]
-    shown = Shown.of(keys, "id", None)
+    shown = RecordFields.of(keys, "id", None)
     source = InputFiles.of(given.input, shown.needed, required=[keys] if keys else [])
     for place in filter(None, (given.output, given.report)):
         if not place.parent.is_dir():

@@ -11,7 +11,7 @@ from schemax.commands.console import UsageError, plain_warnings
 from schemax.commands.option_groups import argument, option, verb
 from schemax.compiler.prompt import load_template, template_source
 from schemax.evaluation.datasets import as_shown, dataset, schemas_for
-from schemax.evaluation.schemas import as_declared
+from schemax.evaluation.labelled_schemas import as_declared
 from schemax.interrupts import terminable
 from schemax.messages import say
 from schemax.prompt_file import write_prompt_file

@@ -15,8 +15,8 @@ from pydantic_core import to_jsonable_python
 
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.classes import is_instance, is_typed_dict, validated, value_in
-from schemax.attributes.kinds import KindName, kind_of
-from schemax.compiler.lists import Rows, as_decoded
+from schemax.attributes.discriminator import MemberName, choice_of
+from schemax.compiler.list_slots import Rows, as_decoded
 from schemax.compiler.prompt import ShownExample
 from schemax.compiler.skeleton import render_values
 from schemax.config import DecodingConfig
@@ -167,9 +167,9 @@ def _reason_of(error: Exception) -> str:
 
 def writable_of(attribute: Attribute, instance: Any) -> Writable | Rows:
     """The value of a leaf of an instance, as formats write it."""
-    value = _stated(instance, attribute.path[: len(attribute.path) - attribute.is_kind])
-    if attribute.is_kind:
-        kind = None if value is None else kind_of(value, attribute)
+    value = _stated(instance, attribute.path[: len(attribute.path) - attribute.is_discriminator])
+    if attribute.is_discriminator:
+        kind = None if value is None else choice_of(value, attribute)
         return _scalar(attribute, kind)
     return writable(attribute, value)
 
@@ -198,7 +198,7 @@ def _stated(instance: Any, path: Sequence[str]) -> Any:
     node: Any = instance
     for name in path:
         node = _bare(node)
-        if isinstance(name, KindName):
+        if isinstance(name, MemberName):
             if not is_instance(node, name.model):
                 return None
         elif isinstance(node, BaseModel) and name not in node.model_fields_set:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from schemax.attributes import Attribute
-from schemax.compiler.lists import Lead, Path, asked_of, key_behind, leaves_of_item
+from schemax.compiler.list_slots import Lead, asked_of, key_behind, leaves_of_item
 from schemax.compiler.tokenizer import TextCodec
 from schemax.compiler.waves import Fields, in_key, refused_in_key
-from schemax.formats import OutputFormat
+from schemax.formats import OutputFormat, Path
 
 
 class Known(Protocol):

@@ -20,7 +20,7 @@ import jinja2
 from schemax.attributes import Attribute
 from schemax.compiler import sandbox
 from schemax.compiler.conversation import Conversation, render_chat, takes_turns
-from schemax.compiler.lists import asked_of, leaves_of_item
+from schemax.compiler.list_slots import asked_of, leaves_of_item
 from schemax.compiler.spelt_tokens import control_tokens_in
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import TemplateError

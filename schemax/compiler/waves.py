@@ -16,10 +16,9 @@ from typing import Any, TypeAlias
 
 from schemax.attributes import Attribute
 from schemax.compiler.choices import Branches, with_key
-from schemax.compiler.lists import (
+from schemax.compiler.list_slots import (
     Items,
     Lead,
-    Path,
     asked_of,
     key_behind,
     leaves_of_item,
@@ -27,7 +26,7 @@ from schemax.compiler.lists import (
     spec_behind,
 )
 from schemax.compiler.slot_specs import Compiling
-from schemax.formats import OutputFormat, split_at_stop
+from schemax.formats import OutputFormat, Path, split_at_stop
 from schemax.messages import clipped
 from schemax.tokens import AGAIN, ChildSlot, SlotOutput, SlotSpec
 

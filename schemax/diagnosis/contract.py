@@ -11,12 +11,12 @@ from schemax.attributes import Attribute
 from schemax.attributes.after import waves_of
 from schemax.attributes.misfits import named_misfits
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.compiler.lists import Items, Path, asked_of, key_behind, leaves_of_item
+from schemax.compiler.list_slots import Items, asked_of, key_behind, leaves_of_item
 from schemax.compiler.skeleton import boundary_warning, skeleton_text
 from schemax.compiler.spelt_tokens import control_token_warning, marked
 from schemax.diagnosis.visibility import picture, sentences
 from schemax.errors import SchemaError
-from schemax.formats import OutputFormat, StopAt, StopRule
+from schemax.formats import OutputFormat, Path, StopAt, StopRule
 from schemax.formats.json_format import JsonLiteralStop, JsonObjectStop
 from schemax.results import SlotText
 from schemax.runtime.plan import plan_prompt

@@ -10,12 +10,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from schemax.compiler import CompiledSchema, TextCodec
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.errors import InputError, ModelError
 from schemax.extractor import Extractor
 from schemax.results import Extraction
 from schemax.runtime.plan import Ids
-from schemax.runtime.watching import Progress, Step, Watcher
+from schemax.runtime.watcher import Progress, Step, Watcher
 from schemax.servers.remote import RemoteModel
 from schemax.tokens import AGAIN, SlotOutput
 
@@ -95,7 +95,7 @@ def trace(
     watcher = Watcher(seen.append, NUM_RIVALS)
     found = extractor.extractions([document], schema, watcher=watcher, **options)
     (compiled,) = found.compiled.values()
-    tracer = Tracer(document, compiled, Shown.of_options(options))
+    tracer = Tracer(document, compiled, RecordFields.of_options(options))
     (extraction,) = found
     for progress in seen:
         tracer.take(progress)
@@ -110,7 +110,7 @@ class Tracer:
     """
 
     def __init__(
-        self, document: str | Mapping[str, Any], compiled: CompiledSchema, shown: Shown
+        self, document: str | Mapping[str, Any], compiled: CompiledSchema, shown: RecordFields
     ) -> None:
         (read,) = read_documents([document], shown)
         if read.text is None:

@@ -21,7 +21,7 @@ from schemax.attributes import attr
 from schemax.attributes.json_document import class_name
 from schemax.discovery.names import AttributeName, candidates
 from schemax.discovery.property_types import PropertyType, declared
-from schemax.documents import Document, Shown, read_documents
+from schemax.documents import Document, RecordFields, read_documents
 from schemax.errors import InputError, SchemaError
 from schemax.extractor import Extractor, loaded
 from schemax.messages import clipped, some_of
@@ -116,7 +116,7 @@ def discover(
         raise ValueError("give a model or an extractor, not both")
     if extractor is None:
         extractor = Extractor.default() if model is None else loaded(str(model))
-    shown = Shown.of(text, "id", None)
+    shown = RecordFields.of(text, "id", None)
     found = discovered(
         products, category, extractor, max_attributes=max_attributes, samples=samples, shown=shown
     )
@@ -132,7 +132,7 @@ def discovered(
     *,
     max_attributes: int = 16,
     samples: int = 40,
-    shown: Shown | None = None,
+    shown: RecordFields | None = None,
 ) -> Discovery:
     """`discover`, with what it is made of."""
     for name, number in (("max_attributes", max_attributes), ("samples", samples)):
@@ -140,7 +140,7 @@ def discovered(
             raise ValueError(f"{name} must be from 1 to 1000, not {number!r}")
     if not (category := category.strip()):
         raise ValueError("category is empty; say in words what the documents are about")
-    documents = _drawn(read_documents(products, shown or Shown()), samples)
+    documents = _drawn(read_documents(products, shown or RecordFields()), samples)
     # Keys of records name columns that are there already, not attributes to be read.
     bodies = ["\n".join(document.texts.values()) for document in documents]
     lists, problem = _lists(extractor, category, bodies, max_attributes)

@@ -11,7 +11,7 @@ from schemax.errors import InputError
 from schemax.evaluation.calibrate import Fit, calibrate
 from schemax.evaluation.datasets import Dataset, as_shown, schemas_for
 from schemax.evaluation.examples import read_examples
-from schemax.evaluation.schemas import as_declared
+from schemax.evaluation.labelled_schemas import as_declared
 from schemax.evaluation.shots import Shots, prompted, shots_for
 from schemax.extractor import Extractor
 

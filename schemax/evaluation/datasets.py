@@ -14,7 +14,7 @@ from schemax.attributes import compile_attributes
 from schemax.declarations import read_schemas, trained_schemas
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
-from schemax.evaluation.schemas import (
+from schemax.evaluation.labelled_schemas import (
     annotated_schemas,
     check_labels,
     for_categories,

@@ -12,9 +12,9 @@ from schemax.config import decoding_name
 from schemax.evaluation.datasets import Dataset, as_shown, note_texts, schemas_for
 from schemax.evaluation.examples import Example, duplicated_ids, read_examples
 from schemax.evaluation.judge import JudgeForm
+from schemax.evaluation.labelled_schemas import as_declared
 from schemax.evaluation.measure import judge_run, measure
 from schemax.evaluation.runs import EvaluationRun
-from schemax.evaluation.schemas import as_declared
 from schemax.evaluation.shots import Shots, prompted, shots_for
 from schemax.extractor import Extractor
 from schemax.messages import counted, say, some_of

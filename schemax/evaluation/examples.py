@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.errors import InputError
 from schemax.evaluation.sources import in_our_form, is_table, rows_of
 from schemax.stated import Label
@@ -129,7 +129,7 @@ def shown_record(example: Example) -> dict[str, str]:
 
 def shown_text(name: str, example: Example) -> str:
     """The text of a product as extraction shows it to the model. Raises InputError."""
-    (document,) = read_documents([shown_record(example)], Shown())
+    (document,) = read_documents([shown_record(example)], RecordFields())
     if document.text is None:
         raise InputError(f"document {name}: {document.problem}")
     return document.text

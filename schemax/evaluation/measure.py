@@ -22,13 +22,13 @@ from schemax.evaluation.judge import (
     product_cases,
     product_judgement,
 )
+from schemax.evaluation.labelled_schemas import parts_of
 from schemax.evaluation.runs import EvaluationRun, Judged
-from schemax.evaluation.schemas import parts_of
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions
 from schemax.extractor import Extractor
 from schemax.progress import track
 from schemax.results import Extraction
-from schemax.results.lists import without_items
+from schemax.results.list_results import without_items
 from schemax.servers.remote import RemoteModel
 from schemax.tokens import FinishReason
 

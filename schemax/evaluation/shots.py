@@ -23,7 +23,7 @@ from schemax.evaluation.examples import (
     row_ids,
     shown_text,
 )
-from schemax.evaluation.schemas import as_declared, known_names
+from schemax.evaluation.labelled_schemas import as_declared, known_names
 from schemax.extractor import Extractor
 from schemax.labels import labelled_instance
 from schemax.messages import counted, say, some_of

@@ -21,8 +21,8 @@ from schemax.evaluation.calibrate import FEWEST, calibrate
 from schemax.evaluation.examples import Example, row_ids, shown_text
 from schemax.evaluation.extractions import extractions_of, scores_of
 from schemax.evaluation.intervals import Interval, difference_interval, f1_interval
+from schemax.evaluation.labelled_schemas import lists_of
 from schemax.evaluation.pairs import is_null
-from schemax.evaluation.schemas import lists_of
 from schemax.evaluation.scores import Scores
 from schemax.extractor import Extractor
 from schemax.fitting.candidate import Candidate

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from schemax.calls import Options, check_options
-from schemax.documents import Shown
+from schemax.documents import RecordFields
 from schemax.errors import InputError
 from schemax.io.arrow import plain_schema, schema_of
 from schemax.io.columns import Schemas
@@ -51,7 +51,7 @@ def extract(
     if not hasattr(frame, "mapInArrow"):
         raise InputError(f"spark.extract takes a DataFrame of Spark, not {type(frame).__name__}")
     check_options("extract", options)
-    shown = Shown.of_options(options)
+    shown = RecordFields.of_options(options)
     keep, table = checked_frame(frame.columns, schema, shown, details, keep)
     results = arrow.from_arrow_schema(plain_schema(schema_of(table.results)), True)
     given = types.StructType([*(frame.schema[name] for name in keep), *results])

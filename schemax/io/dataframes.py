@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from schemax.calls import Options
-from schemax.documents import Shown
+from schemax.documents import RecordFields
 from schemax.errors import InputError
 from schemax.extractor import Extractor, loaded
 from schemax.io.arrow import plain_schema, record_batch
@@ -79,7 +79,7 @@ def extract_frame(
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
     pyarrow = optional("pyarrow", "extract_frame")
-    shown = Shown.of_options(options)
+    shown = RecordFields.of_options(options)
     keep, table = checked_frame(_column_names(frame, kind), schema, shown, details, keep)
     form = RowForm.of(schema, shown, details, ())
     if extractor is None:

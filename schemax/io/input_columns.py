@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from schemax.documents import Shown
+from schemax.documents import RecordFields
 from schemax.io.arrow import column_of
 from schemax.io.arrow_in import arrow_schema_of
 from schemax.io.columns import Column, Schemas, Type
@@ -77,7 +77,7 @@ def _of_kinds(name: str, kinds: set[Any]) -> Column:
 logger = logging.getLogger(__name__)
 
 
-def column_notes(there: Iterable[str], shown: Shown, schemas: Schemas) -> Iterator[str]:
+def column_notes(there: Iterable[str], shown: RecordFields, schemas: Schemas) -> Iterator[str]:
     """Yields notes: on columns shown because none is named, and on categories that select nothing.
 
     there: the columns of the input, as far as they are known.
@@ -97,7 +97,7 @@ def column_notes(there: Iterable[str], shown: Shown, schemas: Schemas) -> Iterat
         )
 
 
-def tell_of_columns(there: Iterable[str], shown: Shown, schemas: Schemas) -> None:
+def tell_of_columns(there: Iterable[str], shown: RecordFields, schemas: Schemas) -> None:
     """Logs the notes, each once in a process."""
     for note in column_notes(there, shown, schemas):
         _tell(note)
@@ -106,7 +106,7 @@ def tell_of_columns(there: Iterable[str], shown: Shown, schemas: Schemas) -> Non
 def checked_frame(
     there: Sequence[str],
     schemas: Schemas,
-    shown: Shown,
+    shown: RecordFields,
     details: Details,
     keep: Sequence[str] | None,
     what: str = "the frame",

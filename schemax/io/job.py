@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from schemax.attributes import settings_of
 from schemax.attributes.json_writer import known_declaration
 from schemax.calls import Options
-from schemax.documents import Shown
+from schemax.documents import RecordFields
 from schemax.errors import InputError, SchemaxError
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint, digest_of_all
@@ -70,7 +70,7 @@ def source_of(
     options: those of `Extractor.stream`; keep: further columns. Every key in `text` must be in one
     of the files, and every file must have one of the keys.
     """
-    shown, category = Shown.of_options(options), options.get("category")
+    shown, category = RecordFields.of_options(options), options.get("category")
     named = [[] if shown.id == "id" else [shown.id], shown.text, [category] if category else []]
     needed = None if shown.needed is None else (*shown.needed, *keep)
     files = [os.fspath(place) for place in inputs]

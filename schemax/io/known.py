@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from schemax.documents import Shown, shown_text
+from schemax.documents import RecordFields, shown_text
 from schemax.errors import InputError
 from schemax.io.fingerprint import digest
 from schemax.io.finished import is_table, keyed_results, read_run_record
@@ -50,7 +50,7 @@ class Known:
     """
 
     salt: str | None = None
-    shown: Shown = field(default_factory=Shown)
+    shown: RecordFields = field(default_factory=RecordFields)
     is_mixed: bool = False
     earlier: str | None = None
 

@@ -11,7 +11,7 @@ from schemax.attributes import Attribute
 from schemax.calls import Options
 from schemax.compiler import CompiledSchema
 from schemax.compiler.few_shot import FewShotExample, read_few_shot_examples
-from schemax.documents import Shown, shown_text
+from schemax.documents import RecordFields, shown_text
 from schemax.errors import InputError
 from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
@@ -46,7 +46,7 @@ def fitted(
     extract: Extract,
     compiled: Mapping[str, CompiledSchema],
     fits: Fits,
-    shown: Shown,
+    shown: RecordFields,
     mode: TooLong,
 ) -> Extract:
     """An `extract` that also takes records that are too long.
@@ -84,7 +84,7 @@ def fitted(
 class _Shaper:
     compiled: Mapping[str, CompiledSchema]
     fits: Fits
-    shown: Shown
+    shown: RecordFields
     mode: TooLong
 
     def category(self, record: Record) -> str:
@@ -198,7 +198,7 @@ def compiled_schemas(
 
 def shown_examples(schemas: Schemas, options: Mapping[str, Any]) -> dict[str, list[FewShotExample]]:
     """The examples that the options name, by category, or under ""."""
-    shown, mixed = Shown.of_options(options), isinstance(schemas, Mapping)
+    shown, mixed = RecordFields.of_options(options), isinstance(schemas, Mapping)
     return read_few_shot_examples(
         options.get("examples"),
         named_schemas(schemas),

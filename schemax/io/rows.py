@@ -10,14 +10,14 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic_core import to_jsonable_python
 
-from schemax.documents import Shown
+from schemax.documents import RecordFields
 from schemax.errors import InputError
 from schemax.io.columns import Schemas
 from schemax.io.records import Record, cells_of
 from schemax.messages import perhaps, reason_of, some_of
 from schemax.results import Extraction, failed
 from schemax.results.extraction import json_ready
-from schemax.results.lists import without_items
+from schemax.results.list_results import without_items
 
 Row: TypeAlias = dict[str, Any]
 """A row of results, of JSON types only."""
@@ -46,7 +46,9 @@ class RowForm:
     categories: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, schemas: Schemas, shown: Shown, details: Details, keep: Sequence[str]) -> RowForm:
+    def of(
+        cls, schemas: Schemas, shown: RecordFields, details: Details, keep: Sequence[str]
+    ) -> RowForm:
         categories = tuple(schemas) if isinstance(schemas, Mapping) else ()
         return cls(details, tuple(keep), shown.category, categories)
 

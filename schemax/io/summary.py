@@ -11,7 +11,7 @@ from typing import Any
 
 from schemax.messages import clipped, counted
 from schemax.results import Extraction
-from schemax.results.lists import without_items
+from schemax.results.list_results import without_items
 
 COSTS = ("computed", "seconds", "decoded", "passes", "tokens")
 """The fields of a `Summary` that are costs of a run."""

@@ -13,7 +13,7 @@ from typing import Any
 from schemax.attributes import settings_of
 from schemax.calls import Options
 from schemax.config import LEFT_TO_MODELS, resolve_decoding
-from schemax.documents import Shown
+from schemax.documents import RecordFields
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
 from schemax.heap import frozen_heap
@@ -49,9 +49,9 @@ class Task:
     loading: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> RecordFields:
         """The roles of a record's keys."""
-        return Shown.of_options(self.options)
+        return RecordFields.of_options(self.options)
 
     @property
     def form(self) -> RowForm:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, Unpack
 from schemax.calls import Options, check_options
 from schemax.compiler.prompt import load_template, template_source
 from schemax.config import resolve_decoding
-from schemax.documents import Shown
+from schemax.documents import RecordFields
 from schemax.errors import InputError, SchemaError
 from schemax.extractor import Extractor
 from schemax.formats import get_format
@@ -85,7 +85,9 @@ def extract(
     # Without known columns, the actors check them.
     columns = dataset.columns(fetch_if_missing=False) or ()
     wanted = keep if columns else ()
-    checked_frame(columns, schema, Shown.of_options(settings), details, wanted, "the dataset")
+    checked_frame(
+        columns, schema, RecordFields.of_options(settings), details, wanted, "the dataset"
+    )
     pool = Pool.of(concurrency, num_gpus, num_cpus)
     if pool.is_greedy():
         warnings.warn(

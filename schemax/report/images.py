@@ -13,7 +13,7 @@ from schemax.io.readers import decompressed
 from schemax.io.storage import reading, suffixes
 from schemax.reading.file_text import Box, FileText
 from schemax.results import Extraction
-from schemax.results.lists import without_items
+from schemax.results.list_results import without_items
 
 logger = logging.getLogger(__name__)
 

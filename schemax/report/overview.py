@@ -10,7 +10,7 @@ from schemax.io.finished import RunRecord
 from schemax.io.summary import Tally
 from schemax.messages import counted
 from schemax.results import Extraction
-from schemax.results.lists import without_items
+from schemax.results.list_results import without_items
 
 _MOST = 20
 _SETTINGS = ("dtype", "decoding layout", "quantization", "adapter", "on too long", "html", "text")

@@ -24,7 +24,7 @@ from schemax.attributes.json_writer import known_declaration
 from schemax.report.editors import editors_of
 from schemax.report.images import PageImages
 from schemax.results import Extraction, FieldResult, Span
-from schemax.results.lists import without_items
+from schemax.results.list_results import without_items
 
 _LARGEST = 2**53  # beyond it, JavaScript's numbers are not exact
 _MOST_SHOWN, _LEAST_SHOWN = 4, 0.005  # of alternatives

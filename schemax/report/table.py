@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, create_model
 
-from schemax.documents import Shown, shown_text
+from schemax.documents import RecordFields, shown_text
 from schemax.errors import InputError, SchemaError
 from schemax.io import fingerprint
 from schemax.io.columns import at, leaves
@@ -16,7 +16,7 @@ from schemax.io.finished import RunRecord, read_results
 from schemax.io.readers import InputFiles, Shard
 from schemax.report.page import Report
 from schemax.results import Extraction, FieldError, FieldResult, Span
-from schemax.results.spans import Source as Searched
+from schemax.results.spans import SpanFinder
 
 Declare = Callable[[Mapping[str, Any]], type[BaseModel]]
 """A JSON Schema document -> the class that it declares; may raise SchemaError."""
@@ -61,7 +61,7 @@ class _Texts:
     def __init__(self, record: RunRecord) -> None:
         settings, files = record.settings, record.summary.inputs
         self.problem: str | None = None
-        self._shown = Shown.of(
+        self._shown = RecordFields.of(
             settings["text"], settings["id"], settings["category"], settings["html"]
         )
         self._rows: Iterator[tuple[int, Any]] = iter(())
@@ -100,7 +100,7 @@ def _extraction(
     model: type[BaseModel],
     paths: Sequence[tuple[str, ...]],
 ) -> Extraction[Any]:
-    source = Searched(texts)
+    source = SpanFinder(texts)
     confidences, details = row.get("confidences") or {}, row.get("fields") or {}
     fields = {}
     for path in paths:
@@ -126,7 +126,7 @@ def _extraction(
 
 
 def _spans(
-    value: Any, known: Mapping[str, Any] | None, source: Searched, texts: Mapping[str, str]
+    value: Any, known: Mapping[str, Any] | None, source: SpanFinder, texts: Mapping[str, str]
 ) -> tuple[Span | None, ...]:
     """The place that the table knows; else the place where the value stands in the texts."""
     if not texts:

@@ -15,11 +15,11 @@ from schemax.results.copies import leave_out_copies
 from schemax.results.echoes import echo_note, is_echo
 from schemax.results.extraction import Extraction, FieldResult, LaterResults, SlotText, Span
 from schemax.results.fields import Fallback, Leaf, field_tree_of
-from schemax.results.finals import MOVED, final, of_other_kinds
+from schemax.results.finals import MOVED, final, of_other_members
 from schemax.results.instance import instance_of, partial_of
-from schemax.results.lists import taken_together
+from schemax.results.list_results import taken_together
 from schemax.results.row import Row
-from schemax.results.spans import Source
+from schemax.results.spans import SpanFinder
 
 T = TypeVar("T")
 
@@ -51,12 +51,12 @@ def build(
     """
     row = row_of(schema, attributes, slots, format, texts, strict)
     if texts and row.lists:
-        leave_out_copies(row, Source(texts))
+        leave_out_copies(row, SpanFinder(texts))
     instance = instance_of(row, schema)
 
     def results() -> dict[str, FieldResult]:
-        source = Source(texts) if texts else None
-        aside = frozenset(of_other_kinds(row, row.tree.root))
+        source = SpanFinder(texts) if texts else None
+        aside = frozenset(of_other_members(row, row.tree.root))
         return {
             name: result
             for attribute, slot in zip(attributes, slots, strict=True)
@@ -101,7 +101,7 @@ def row_of(
 
 def _results(
     row: Row,
-    source: Source | None,
+    source: SpanFinder | None,
     leaf: Leaf,
     slot: SlotText | None,
     instance: Any,
@@ -121,7 +121,7 @@ def _results(
 
 def _result(
     row: Row,
-    source: Source | None,
+    source: SpanFinder | None,
     leaf: Leaf,
     slot: SlotText | None,
     instance: Any,
@@ -130,7 +130,7 @@ def _result(
 ) -> FieldResult:
     path = leaf.attribute.path
     value = MOVED if instance is None else final(row, instance, path)
-    if leaf.attribute.is_kind and instance is not None:
+    if leaf.attribute.is_discriminator and instance is not None:
         value = None if final(row, instance, path[:-1]) is None else MOVED
     if value is MOVED:
         value = _read_value(row, leaf)
@@ -170,7 +170,9 @@ def _echoes(row: Row, leaf: Leaf, spans: Sequence[Span | None], prompt: str) -> 
     return [text for text, span in stated if span is None and is_echo(text, prompt)]
 
 
-def _spans(row: Row, source: Source | None, leaf: Leaf, instance: Any) -> tuple[Span | None, ...]:
+def _spans(
+    row: Row, source: SpanFinder | None, leaf: Leaf, instance: Any
+) -> tuple[Span | None, ...]:
     """The places of the texts of a leaf's value; () if the value is not made of the texts."""
     path = leaf.attribute.path
     around = (row.taken.get(path[:depth], Fallback.BUILD) for depth in range(1, len(path) + 1))

@@ -12,10 +12,10 @@ from typing import Any
 from schemax.messages import some_of
 from schemax.results.fields import Fallback, Group, Leaf
 from schemax.results.row import Row
-from schemax.results.spans import Source
+from schemax.results.spans import SpanFinder
 
 
-def leave_out_copies(row: Row, source: Source) -> None:
+def leave_out_copies(row: Row, source: SpanFinder) -> None:
     """Removes the values of copies, which are thus left out; a note of the list names the items."""
     for index, group in row.lists.items():
         (leaf,) = group.leaves
@@ -35,7 +35,7 @@ def leave_out_copies(row: Row, source: Source) -> None:
         row.notes[index] = "; ".join(filter(None, (row.notes.get(index), note)))
 
 
-def _copies(row: Row, items: list[Leaf | Group], source: Source) -> dict[int, int]:
+def _copies(row: Row, items: list[Leaf | Group], source: SpanFinder) -> dict[int, int]:
     """The places of surplus items -> the place of the first equal item."""
     places: dict[Any, list[int]] = {}
     for at, item in enumerate(items):

@@ -14,10 +14,10 @@ from pydantic.fields import FieldInfo
 from schemax.attributes import Attribute, asked_fields, compile_attributes
 from schemax.attributes.annotations import annotation_of
 from schemax.attributes.classes import complete
+from schemax.attributes.discriminator import Discriminator, MemberName, discriminator_of
 from schemax.attributes.field_settings import max_depth_of
 from schemax.attributes.field_type import FieldType
 from schemax.attributes.json_checks import json_properties
-from schemax.attributes.kinds import KindName, Kinds, kinds_of
 from schemax.attributes.recursion import asked_type, root_type
 from schemax.attributes.unions import is_bare
 from schemax.reading.choices import Choices
@@ -141,8 +141,8 @@ def _numbered(
     return dict(zip(paths, enumerate(attributes), strict=True)), begun
 
 
-def _group(model: type[Any], place: _Place, kinds: Kinds | None = None) -> Group:
-    """Makes the group of a model. kinds: of the union that has the model as a member."""
+def _group(model: type[Any], place: _Place, discriminator: Discriminator | None = None) -> Group:
+    """Makes the group of a model. discriminator: of the union that has the model as a member."""
     around = (*place.models, model)
     children: dict[str, Leaf | Group] = {}
     leaves: list[Leaf] = []
@@ -153,10 +153,10 @@ def _group(model: type[Any], place: _Place, kinds: Kinds | None = None) -> Group
         inner = [] if info.is_required() else [Fallback.OMIT]
         inner += [Fallback.NONE] if field_type.nullable else []
         path = (*place.path, name)
-        if kinds is not None and is_bare(model):
-            path = (*place.path, KindName(kinds.text_of(model)))
-        elif kinds is not None and path not in place.begun:
-            path = (*place.path, KindName(kinds.text_of(model)), name)
+        if discriminator is not None and is_bare(model):
+            path = (*place.path, MemberName(discriminator.text_of(model)))
+        elif discriminator is not None and path not in place.begun:
+            path = (*place.path, MemberName(discriminator.text_of(model)), name)
         below = _Place(place.numbered, place.begun, path, tuple(inner), around, max_depth)
         if field_type.models and not field_type.is_list:
             child = _nested(field_type, below)
@@ -178,7 +178,7 @@ def _group(model: type[Any], place: _Place, kinds: Kinds | None = None) -> Group
         children,
         tuple(leaves),
         place.fallbacks,
-        model=model if kinds else None,
+        model=model if discriminator else None,
         is_bare=is_bare(model),
     )
 
@@ -186,23 +186,23 @@ def _group(model: type[Any], place: _Place, kinds: Kinds | None = None) -> Group
 def _nested(field_type: FieldType, place: _Place) -> Group:
     if len(field_type.models) == 1:
         return _group(field_type.models[0], place)
-    kinds = kinds_of(field_type.models)
-    number, attribute = place.numbered[*place.path, kinds.name]
+    discriminator = discriminator_of(field_type.models)
+    number, attribute = place.numbered[*place.path, discriminator.name]
     kind = _leaf(number, attribute, None, ())
-    branches = {model: _group(model, place, kinds) for model in kinds.distinct}
+    branches = {model: _group(model, place, discriminator) for model in discriminator.distinct}
     for model, group in branches.items():
-        if not kinds.is_field or group.is_bare:
+        if not discriminator.is_field or group.is_bare:
             # The leaf of the kind counts among the model's leaves, though it is none of its fields.
             branches[model] = replace(group, leaves=(kind, *group.leaves))
     leaves = {leaf.index: leaf for group in branches.values() for leaf in group.leaves}
     leaves[number] = kind
     return Group(
         path=place.path,
-        children={kinds.name: kind},
+        children={discriminator.name: kind},
         leaves=tuple(leaves[index] for index in sorted(leaves)),
         fallbacks=place.fallbacks,
         kind=kind,
-        branches=tuple(branches[model] for model in kinds.models),
+        branches=tuple(branches[model] for model in discriminator.models),
     )
 
 

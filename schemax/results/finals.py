@@ -8,14 +8,14 @@ from typing import Any
 from pydantic import RootModel
 
 from schemax.attributes.classes import value_in
-from schemax.attributes.kinds import KindName
+from schemax.attributes.discriminator import MemberName
 from schemax.results.fields import Group
 from schemax.results.row import Row
 
 MOVED = object()
 
 
-def of_other_kinds(row: Row, group: Group) -> Iterator[int]:
+def of_other_members(row: Row, group: Group) -> Iterator[int]:
     """Yields the indices of leaves in models of unions that were not chosen."""
     node = row.branch(group)
     own = {leaf.index for leaf in node.leaves}
@@ -23,7 +23,7 @@ def of_other_kinds(row: Row, group: Group) -> Iterator[int]:
     for child in node.children.values():
         below = child if isinstance(child, Group) else row.node(child)
         if isinstance(below, Group):
-            yield from of_other_kinds(row, below)
+            yield from of_other_members(row, below)
 
 
 def final(row: Row, instance: Any, path: tuple[str, ...]) -> Any:
@@ -36,7 +36,7 @@ def final(row: Row, instance: Any, path: tuple[str, ...]) -> Any:
         while isinstance(instance, RootModel):
             instance = instance.root
         kept = row.kept.get(path[:depth])
-        if isinstance(name, KindName):
+        if isinstance(name, MemberName):
             continue
         if kept is None:
             instance = value_in(instance, name)

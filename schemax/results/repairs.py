@@ -8,6 +8,7 @@ from dataclasses import replace
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute
+from schemax.attributes.field_type import FieldPath
 from schemax.formats import OutputFormat
 from schemax.messages import clipped
 from schemax.results.build import row_of
@@ -15,7 +16,6 @@ from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
 from schemax.results.instance import instance_of
 
-Path = tuple[str, ...]
 Slots = Sequence[SlotText | None]
 
 
@@ -26,7 +26,7 @@ def refusals(
     format: OutputFormat,
     texts: Mapping[str, str],
     strict: bool,
-) -> dict[Path, str]:
+) -> dict[FieldPath, str]:
     """The reasons of types, validators and the JSON Schema document for refusing values.
 
     Keys are paths of leaves; the path of an item's leaf contains the item's number, from 0 on.
@@ -50,7 +50,7 @@ def refusals(
 def settled(
     attributes: Sequence[Attribute],
     slots: Slots,
-    refused: Callable[[Slots], dict[Path, str]],
+    refused: Callable[[Slots], dict[FieldPath, str]],
     null: str,
 ) -> Slots:
     """The slots with second answers in the place of refused values.
@@ -60,7 +60,7 @@ def settled(
     refused: the refusals of slots, see `refusals`. null: the literal, without surrounding space.
     """
 
-    def chosen(take: Callable[[Path, SlotText, SlotText], SlotText]) -> Slots:
+    def chosen(take: Callable[[FieldPath, SlotText, SlotText], SlotText]) -> Slots:
         return [
             slot if slot is None else _chosen(slot, attribute.fields, attribute.path, take)
             for attribute, slot in zip(attributes, slots, strict=True)
@@ -71,7 +71,7 @@ def settled(
         return slots
     again = refused(chosen(lambda path, slot, second: second))
 
-    def take(path: Path, slot: SlotText, second: SlotText) -> SlotText:
+    def take(path: FieldPath, slot: SlotText, second: SlotText) -> SlotText:
         said = first.get(path, "")
         tokens, refused = slot.tokens + second.tokens, (slot.raw, said)
         if path in again or second.is_cut or second.raw.strip() == null:
@@ -85,8 +85,8 @@ def settled(
 def _chosen(
     slot: SlotText,
     fields: tuple[Attribute, ...],
-    path: Path,
-    take: Callable[[Path, SlotText, SlotText], SlotText],
+    path: FieldPath,
+    take: Callable[[FieldPath, SlotText, SlotText], SlotText],
 ) -> SlotText:
     """The slot with either answer for each value. fields: of an item, for a list of models."""
     if slot.items is not None:
@@ -102,6 +102,6 @@ def _chosen(
     return slot if slot.repaired is None else take(path, slot, slot.repaired)
 
 
-def _path(leaf: Leaf) -> Path:
+def _path(leaf: Leaf) -> FieldPath:
     path = leaf.attribute.path
     return path if leaf.number is None else (*path, str(leaf.number - 1))

@@ -50,7 +50,7 @@ _LONGEST_WORD = 50
 _BETWEEN, _NUMBER_AND_UNIT, _THROUGH = range(3)
 
 
-class Source:
+class SpanFinder:
     """Searches the texts of a row, by field, for its values.
 
     A text is folded once, and only if a value is not found exactly. In texts with HTML the visible

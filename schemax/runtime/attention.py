@@ -20,7 +20,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
 from schemax.runtime.attention_backends import attend
-from schemax.runtime.batch import Kind, KVSegment
+from schemax.runtime.batch import KVSegment, SegmentKind
 from schemax.runtime.kv_pool import KVLayer, rows_of
 from schemax.runtime.masks import Mask
 
@@ -49,7 +49,7 @@ def attend_segments(
     out = total = None
     for segment, masks in segments:
         mask = masks[layer_type]
-        if chains and segment.kind is Kind.OWN and softcap is None and out is not None:
+        if chains and segment.kind is SegmentKind.OWN and softcap is None and out is not None:
             assert total is not None
             own = query, segment.queries[:, 0], *layer.in_pool, segment.pool
             added = None if mask is None else mask.added[:, 0]

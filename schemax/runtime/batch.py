@@ -28,7 +28,7 @@ OWN_ONLY = 1 << 32
 """Added to the order of a token that no other slot sees."""
 
 
-class Kind(Enum):
+class SegmentKind(Enum):
     """The kind of a segment, by where its keys and values are stored; see the module."""
 
     PREFIX = auto()
@@ -58,7 +58,7 @@ class KVSegment:
     query_positions, key_positions: (B, n) and (B, M), for layers that do not see all keys.
     """
 
-    kind: Kind
+    kind: SegmentKind
     targets: Any
     queries: Any = None
     real: Any = None

@@ -31,7 +31,7 @@ from schemax.runtime.sampler import Sampler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
 from schemax.runtime.stream import Filled, Refused, Trace
-from schemax.runtime.watching import Place, Watcher, Written, place_of
+from schemax.runtime.watcher import Place, Watcher, Written, place_of
 from schemax.tokens import SlotOutput
 
 # Tokens in flight under batch_size="auto". On a CPU, larger batches only cost cache misses.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from schemax.runtime.batch import Batch, Kind, KVSegment, KVWrite
+from schemax.runtime.batch import Batch, KVSegment, KVWrite, SegmentKind
 from schemax.runtime.masks import Mask, mask_of
 from schemax.runtime.plan import Ints
 from schemax.runtime.staging import stage
@@ -58,13 +58,13 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def fetch(self, segment: KVSegment) -> tuple[Tensor, Tensor]:
         """(B, Hk, M, D) keys and (B, Hk, M, Dv) values of a segment."""
-        if segment.kind is Kind.PREFIX:
+        if segment.kind is SegmentKind.PREFIX:
             return self.prefixes[segment.prefix]
-        if segment.kind is Kind.OWN:
+        if segment.kind is SegmentKind.OWN:
             key, value = (rows_of(part, segment.pool).transpose(1, 2) for part in self.in_pool)
             return key, value
-        key, value = _both(self.fresh if segment.kind is Kind.FRESH else self.documents)
-        if segment.kind is Kind.DOCUMENTS:
+        key, value = _both(self.fresh if segment.kind is SegmentKind.FRESH else self.documents)
+        if segment.kind is SegmentKind.DOCUMENTS:
             key, value = key[: segment.rows], value[: segment.rows]
         length = segment.length or key.shape[2]
         return key[:, :, :length], value[:, :, :length]

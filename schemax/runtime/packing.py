@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from schemax.runtime.batch import Batch, Kind, KVSegment, KVWrite, Places
+from schemax.runtime.batch import Batch, KVSegment, KVWrite, Places, SegmentKind
 from schemax.runtime.plan import Ids, Ints
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.slot_table import ranks
@@ -31,7 +31,7 @@ def prefix_batch(ids: Ids, handle: int, *, use_long_rope: bool, behind: int = 0)
     places, counts = np.arange(len(ids)), np.array([len(ids)])
     positions = places + behind
     before = KVSegment(
-        Kind.PREFIX,
+        SegmentKind.PREFIX,
         targets=slice(None),
         comes_first=True,
         prefix=0,
@@ -176,12 +176,14 @@ class _Builder:
             if self.num_suffix:
                 row = np.repeat(np.arange(len(self.entered)), self.suffix_counts)
                 tokens = np.arange(self.num_suffix)
-                yield self._beside(Kind.FRESH, tokens, row, self.positions[self.fresh])
+                yield self._beside(SegmentKind.FRESH, tokens, row, self.positions[self.fresh])
         if len(self.owner) > self.num_suffix:
             tokens = np.arange(self.num_suffix, len(self.owner))
             row = self.scheduler.table.request[self.owner[tokens]]
             used = self.scheduler.rows.num_used
-            yield self._beside(Kind.DOCUMENTS, tokens, row, self.scheduler.rows.positions[:used])
+            yield self._beside(
+                SegmentKind.DOCUMENTS, tokens, row, self.scheduler.rows.positions[:used]
+            )
         if not self.scheduler.is_causal:
             yield from self._own_tokens(first_apart)
 
@@ -208,7 +210,7 @@ class _Builder:
         """The segment of a prefix. mine: places of the tokens that see it; a slice means all."""
         length = self.prefix_lengths(handle)
         return KVSegment(
-            Kind.PREFIX,
+            SegmentKind.PREFIX,
             targets=mine,
             queries=None if isinstance(mine, slice) else mine[None],
             comes_first=comes_first,
@@ -230,7 +232,7 @@ class _Builder:
         starts = numbers * width + self.stem_counts
         suffixes = starts.repeat(self.suffix_counts) + ranks(self.suffix_counts)
         return KVSegment(
-            Kind.FRESH,
+            SegmentKind.FRESH,
             targets=slice(0, self.num_stem + self.num_suffix),
             queries=fresh,
             real=np.concatenate([stems, suffixes]),
@@ -238,7 +240,7 @@ class _Builder:
             **self._positions(positions, positions),
         )
 
-    def _beside(self, kind: Kind, tokens: Ints, row: Ints, key_positions: Ints) -> KVSegment:
+    def _beside(self, kind: SegmentKind, tokens: Ints, row: Ints, key_positions: Ints) -> KVSegment:
         """The segment of some of the E tokens, a run, over their documents. row: (t,) documents."""
         table, rows = self.scheduler.table, self.scheduler.rows
         num_rows = len(key_positions)
@@ -293,7 +295,7 @@ class _Builder:
             run = slice(int(places[0]), int(places[-1]) + 1)
             positions = self.positions[places][:, None]
             yield KVSegment(
-                Kind.OWN,
+                SegmentKind.OWN,
                 targets=run if len(mine) == run.stop - run.start else places,
                 queries=places[:, None],
                 pool=self.scheduler.kv.blocks[self.owner[mine], :width],
@@ -314,7 +316,7 @@ def _stems(fresh: Ints, positions: Ints, counts: Ints) -> KVSegment:
     row = np.repeat(np.arange(len(counts)), counts)
     at = positions[fresh]
     return KVSegment(
-        Kind.FRESH,
+        SegmentKind.FRESH,
         targets=slice(0, int(counts.sum())),
         queries=fresh,
         real=row * width + ranks(counts),

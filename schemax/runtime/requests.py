@@ -18,7 +18,7 @@ from schemax.runtime.plan import Ids, Ints, lay_out_keys
 from schemax.tokens import ChildSlot, CopySource, PromptIds, SlotOutput, SlotSpec, StopTable, Waves
 
 if TYPE_CHECKING:
-    from schemax.runtime.watching import Watcher  # which imports torch
+    from schemax.runtime.watcher import Watcher  # which imports torch
 
 # A shorter instruction is read with every document: attending to it apart would cost more.
 _SHORTEST_PREFIX = 16

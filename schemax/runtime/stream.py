@@ -28,7 +28,7 @@ from schemax.runtime.sampler import Choice
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
-from schemax.runtime.watched import WatchedRequests
+from schemax.runtime.watched_requests import WatchedRequests
 from schemax.tokens import SlotOutput
 
 # Cap on documents that wait for an equal one in flight. They take no room there, so that nothing
@@ -69,7 +69,7 @@ def stream(
     before their next pass. Where memory runs out, all in flight begin again, half as many at a time
     (see `limits.AdmissionControl`).
     """
-    source = _Source(requests, cancelled)
+    source = _Input(requests, cancelled)
     control = AdmissionControl(Limits.of(model, config))
     while True:
         flights = [
@@ -106,7 +106,7 @@ def stream(
 
 
 @torch.inference_mode()
-def _passes(flights: Sequence[_Flight], source: _Source) -> Iterator[list[Filled | Refused]]:
+def _passes(flights: Sequence[_Flight], source: _Input) -> Iterator[list[Filled | Refused]]:
     """Passes of flights by turns, until the input ends or memory runs out.
 
     While a device computes the pass of one flight, the host reads, admits and packs for the next.
@@ -129,7 +129,7 @@ def _passes(flights: Sequence[_Flight], source: _Source) -> Iterator[list[Filled
         is_idle = is_idle and not any(flight.is_under_way for flight in flights)
 
 
-class _Source:
+class _Input:
     """The input, apart from what decodes it: where it fails, what was taken is finished first.
 
     waiting: requests that were taken and are not in flight. refused: what was met on the way and
@@ -172,7 +172,7 @@ class _Flight:
         self,
         model: DecoderModel,
         config: DecodingConfig,
-        source: _Source,
+        source: _Input,
         control: AdmissionControl,
         place: int,
         trace: Trace | None,

@@ -14,15 +14,15 @@ from pydantic import BaseModel
 from schemax.attributes import asked_fields
 from schemax.attributes.made_classes import forbidden_by_document, is_judged_whole
 from schemax.compiler import CompiledSchema
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.readout import read_part
 from schemax.results import Extraction
 from schemax.runtime.outputs import TOO_LONG
-from schemax.runtime.watching import Progress
+from schemax.runtime.watcher import Progress
 from schemax.serve.errors import ApiError
 from schemax.serve.messages import Message, as_prompt
 from schemax.serve.output import Piece, behind, inner, pieces, refusal, written
-from schemax.serve.schemas import ClientSchema
+from schemax.serve.request_schemas import ClientSchema
 from schemax.serve.service import Service
 from schemax.tokens import SlotOutput
 
@@ -169,7 +169,7 @@ class _Writer:
 
     def __init__(self, service: Service, asked: _Asked) -> None:
         self._calibration, self._asked = service.extractor.calibration, asked
-        (self._document,) = read_documents([asked.text], Shown())
+        (self._document,) = read_documents([asked.text], RecordFields())
         self._done: dict[int, SlotOutput] = {}
         self._fields: list[str] = []
         self.text = ""

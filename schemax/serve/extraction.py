@@ -22,7 +22,7 @@ from schemax.serve.completion import Sampling
 from schemax.serve.errors import LINES, ApiError, at_fault
 from schemax.serve.json_text import json_text
 from schemax.serve.lines import Lines, Rows
-from schemax.serve.schemas import ClientSchema
+from schemax.serve.request_schemas import ClientSchema
 from schemax.serve.service import Service
 from schemax.serve.streams import line_stream, while_connected
 

@@ -20,7 +20,7 @@ from schemax.results import failed
 from schemax.serve.errors import LINES, ApiError
 from schemax.serve.json_text import json_text
 from schemax.serve.limits import Limits
-from schemax.serve.schemas import ClientSchema
+from schemax.serve.request_schemas import ClientSchema
 from schemax.serve.service import Service
 from schemax.serve.spool import Spool, SpoolError
 

@@ -17,12 +17,12 @@ from schemax.extractor import Extractor
 from schemax.pipeline import Extractions
 from schemax.results import Extraction
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.watching import Progress, Watcher
+from schemax.runtime.watcher import Progress, Watcher
 from schemax.serve.errors import ApiError
 from schemax.serve.limits import Limits, Queue
 from schemax.serve.metrics import Metrics
 from schemax.serve.output import written
-from schemax.serve.schemas import ClientSchema, Schemas
+from schemax.serve.request_schemas import ClientSchema, Schemas
 from schemax.serve.streams import channel
 
 # The most documents, and characters in all, that are read in the event loop's own thread.

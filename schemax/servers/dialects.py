@@ -10,7 +10,7 @@ from typing import Any, Literal
 from schemax.errors import ServerError
 from schemax.servers.client import Client
 
-Kind = Literal["vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax", "openai"]
+ServerKind = Literal["vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax", "openai"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Dialect:
     response_format: int = 0
 
 
-DIALECTS: Mapping[Kind, Dialect] = MappingProxyType(
+DIALECTS: Mapping[ServerKind, Dialect] = MappingProxyType(
     {
         "vllm": Dialect(
             20,
@@ -68,7 +68,7 @@ DIALECTS: Mapping[Kind, Dialect] = MappingProxyType(
 )
 KINDS = ("auto", *DIALECTS)
 
-_OWNERS: Mapping[str, Kind] = {
+_OWNERS: Mapping[str, ServerKind] = {
     "vllm": "vllm",
     "sglang": "sglang",
     "llamacpp": "llama.cpp",
@@ -89,7 +89,7 @@ class Served:
     """
 
     model: str
-    kind: Kind
+    kind: ServerKind
     context: int | None
     slots: int | None = None
     tells: bool = True

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.classes import validated
 from schemax.compiler.few_shot import FewShotExamples, writable_of
-from schemax.compiler.lists import leaves_of_item
+from schemax.compiler.list_slots import leaves_of_item
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids, shown_record
@@ -156,7 +156,9 @@ def _values(
 ) -> dict[str, Any]:
     """The values of a row, by attribute; a row does not tell the kind of a union."""
     attributes = compile_attributes(schema) if schema is not None else ()
-    if schema is None or not any(one.is_kind for a in attributes for one in (a, *a.fields)):
+    if schema is None or not any(
+        one.is_discriminator for a in attributes for one in (a, *a.fields)
+    ):
         return flat(row, attributes)
     try:
         instance = validated(schema, row, by_alias=True, by_name=True)

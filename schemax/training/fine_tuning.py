@@ -16,7 +16,7 @@ from schemax.errors import InputError
 from schemax.evaluation.calibrate import FEWEST, calibrate
 from schemax.evaluation.datasets import Dataset, declared_schemas
 from schemax.evaluation.examples import Example, read_examples
-from schemax.evaluation.schemas import as_declared
+from schemax.evaluation.labelled_schemas import as_declared
 from schemax.evaluation.shots import NONE, Shots, shots_for
 from schemax.extractor import Extractor
 from schemax.messages import say

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from schemax.compiler.lists import Rows
+from schemax.compiler.list_slots import Rows
 from schemax.errors import InputError
 from schemax.evaluation.examples import (
     Example,

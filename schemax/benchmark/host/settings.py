@@ -22,8 +22,8 @@ from schemax.extractor import Extractor
 from schemax.resources import resource_dir
 from schemax.schema import AttrSchema
 
-Kind = Literal["free", "typed"]
-KINDS: tuple[Kind, ...] = ("free", "typed")
+SlotType = Literal["free", "typed"]
+KINDS: tuple[SlotType, ...] = ("free", "typed")
 IN_FLIGHT, SLOTS = (64, 512, 4096), (1, 4, 16)
 
 _FEWEST = 600  # documents, of a setting
@@ -56,7 +56,7 @@ class Setting:
     documents: the number of documents read.
     """
 
-    kind: Kind
+    kind: SlotType
     slots: int
     in_flight: int | None
     documents: int
@@ -74,7 +74,7 @@ def settings(most_documents: int | None = None) -> list[Setting]:
 
     most_documents: the most documents of a setting; None takes 600, and more than are in flight.
     """
-    grid: list[tuple[int | None, Kind, int]] = [(None, kind, 16) for kind in KINDS]
+    grid: list[tuple[int | None, SlotType, int]] = [(None, kind, 16) for kind in KINDS]
     grid += product(IN_FLIGHT, KINDS, SLOTS)
     found = []
     for in_flight, kind, slots in grid:

@@ -19,10 +19,10 @@ from schemax.runtime.loading.adapters import put_adapter
 from schemax.runtime.loading.files import find_file
 from schemax.runtime.loading.gguf_file import gguf_tokenizer, gguf_weights, is_gguf
 from schemax.runtime.loading.hub_kernels import guard_hub_kernels
+from schemax.runtime.loading.model_files import ModelFiles, find_files, load_config
 from schemax.runtime.loading.precision import automatic_dtype
 from schemax.runtime.loading.quantization import DeviceMap, Quantization, placement
 from schemax.runtime.loading.refusals import NOT_FOUND, brief, refusing, some
-from schemax.runtime.loading.sources import Source, find_source, load_config
 from schemax.runtime.pointwise import compile_chains
 from schemax.trained import FILE as TRAINED
 from schemax.trained import TrainedWith, read_trained
@@ -78,7 +78,7 @@ def load(
     _check_options(device, device_map, quantization)
     guard_hub_kernels()
     place = pick_device(device) if device_map is None else _first_choice(device_map)
-    source = find_source(str(name), None if adapter is None else str(adapter), revision)
+    source = find_files(str(name), None if adapter is None else str(adapter), revision)
     config = load_config(source)
     # Before the weights: a broken file must not cost the time to load these.
     calibration, trained = _calibration(source), _trained(source)
@@ -143,7 +143,7 @@ def load_tokenizer(name: str | Path) -> Loaded:
 
     Raises ModelError without a fast tokenizer, and for a broken calibration.json.
     """
-    source = Source.of(str(name), None)
+    source = ModelFiles.of(str(name), None)
     if source.gguf is not None:
         tokenizer = gguf_tokenizer(source.gguf)
         return Loaded(None, tokenizer, _template(source), _calibration(source), _trained(source))
@@ -203,7 +203,7 @@ def _pick_dtype(
 # The parts
 
 
-def _tokenizer(source: Source, config: Any) -> Any:
+def _tokenizer(source: ModelFiles, config: Any) -> Any:
     name, revision = source.holder("tokenizer.json")
     if is_gguf(name):
         return gguf_tokenizer(Path(name))
@@ -213,7 +213,7 @@ def _tokenizer(source: Source, config: Any) -> Any:
         )
 
 
-def _template(source: Source) -> str | None:
+def _template(source: ModelFiles) -> str | None:
     """The text of `prompt.jinja`, of the adapter or else of the base model."""
     name, revision = source.holder("prompt.jinja")
     with refusing(name):
@@ -223,7 +223,7 @@ def _template(source: Source) -> str | None:
         return text if text is None or "\n" in text else f"{text}\n"
 
 
-def _trained(source: Source) -> TrainedWith:
+def _trained(source: ModelFiles) -> TrainedWith:
     """The settings of training, of the adapter or else of the base model."""
     name, revision = source.holder(TRAINED)
     with refusing(name):
@@ -231,7 +231,7 @@ def _trained(source: Source) -> TrainedWith:
         return read_trained(path) if path else TrainedWith()
 
 
-def _calibration(source: Source) -> Calibration | None:
+def _calibration(source: ModelFiles) -> Calibration | None:
     """The calibration, of the adapter if there is one: it invalidates the base model's."""
     name, revision = source.name, source.revision
     if source.adapter is not None:
@@ -242,7 +242,7 @@ def _calibration(source: Source) -> Calibration | None:
 
 
 def _weights(
-    source: Source,
+    source: ModelFiles,
     config: Any,
     place: torch.device,
     *,

@@ -15,11 +15,11 @@ from pydantic import BaseModel, Field
 from schemax.attributes import asked_fields
 from schemax.diagnosis import playback
 from schemax.diagnosis.tracing import NUM_RIVALS, Tracer
-from schemax.documents import Shown, read_documents
+from schemax.documents import RecordFields, read_documents
 from schemax.pages import asset, page_of
 from schemax.readout import read_part
 from schemax.results import Extraction
-from schemax.serve.schemas import ClientSchema
+from schemax.serve.request_schemas import ClientSchema
 from schemax.serve.service import Service
 from schemax.serve.streams import event_stream, while_connected
 from schemax.tokens import SlotOutput
@@ -66,7 +66,7 @@ async def _events(
     Requests share passes; only passes that wrote for this request count.
     """
     compiled = await service.compiled(schema, {})
-    shown = Shown.of_options({})
+    shown = RecordFields.of_options({})
     tracer = Tracer(document, compiled, shown)
     (read,) = read_documents([document], shown)
     names = list(asked_fields(schema.model))

@@ -10,7 +10,7 @@ from schemax.runtime.beams import is_searched
 from schemax.runtime.document_rows import RunningRequest
 from schemax.runtime.requests import Request
 from schemax.runtime.scheduler import Scheduler
-from schemax.runtime.watching import Place, Watcher, Written, place_of
+from schemax.runtime.watcher import Place, Watcher, Written, place_of
 from schemax.tokens import SlotOutput
 
 

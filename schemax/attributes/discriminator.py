@@ -14,21 +14,21 @@ from schemax.attributes.field_type import UnsupportedType
 from schemax.attributes.settings import spaced, words_of
 from schemax.attributes.unions import is_bare
 
-MOST_KINDS = 100
+MOST_MODELS = 100
 """The most models of a union, whose fields are all asked for at once."""
 
 
-class KindName(str):
-    """A part of an attribute's path that is no field, but the kind whose field follows.
+class MemberName(str):
+    """A part of an attribute's path that names a union's member, whose field follows.
 
-    model: the class of the kind.
+    model: the class of the member.
     """
 
     model: type[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
+class Discriminator:
     """The discriminator of the models of a union: a field that all have, or their names.
 
     name, label, description: of the field, or of the attribute asked for in its place.
@@ -52,21 +52,21 @@ class Kinds:
         return self.choices[self.models.index(model)]
 
 
-def kind_of(value: Any, kind: Attribute) -> Any:
-    """The choice that stands for a value, or None. kind: the attribute that asks for the kind."""
-    name = kind.path[-1]
-    fitting = [model for model in kind.kinds if model is type(value)]
-    fitting += (model for model in kind.kinds if is_instance(value, model))
+def choice_of(value: Any, leaf: Attribute) -> Any:
+    """The choice that stands for a value, or None. leaf: the discriminator's attribute."""
+    name = leaf.path[-1]
+    fitting = [model for model in leaf.discriminated if model is type(value)]
+    fitting += (model for model in leaf.discriminated if is_instance(value, model))
     if fitting and not is_bare(fitting[0]) and name in fields_of(fitting[0]):
         return value_in(value, name)
-    return kind.choice_values[kind.kinds.index(fitting[0])] if fitting else None
+    return leaf.choice_values[leaf.discriminated.index(fitting[0])] if fitting else None
 
 
-def kinds_of(models: Sequence[type[Any]]) -> Kinds:
+def discriminator_of(models: Sequence[type[Any]]) -> Discriminator:
     """The discriminator. Raises UnsupportedType for indistinguishable, or too many, models."""
-    if len(models) > MOST_KINDS:
+    if len(models) > MOST_MODELS:
         raise UnsupportedType(
-            f"is a union of {len(models):,} models; at most {MOST_KINDS} are read: divide it"
+            f"is a union of {len(models):,} models; at most {MOST_MODELS} are read: divide it"
         )
     classes = [model for model in models if not is_bare(model)]
     fields = [asked_fields(model) for model in classes]
@@ -78,7 +78,7 @@ def kinds_of(models: Sequence[type[Any]]) -> Kinds:
             found += ((text, text, model) for text, model in bare)
             texts, values, owners = zip(*found, strict=True)
             label = first.title or spaced(name)
-            return Kinds(name, True, label, first.description, texts, values, owners)
+            return Discriminator(name, True, label, first.description, texts, values, owners)
     if len(classes) > 1 and any(map(is_typed_dict, classes)):
         raise UnsupportedType(
             "is a union of TypedDicts, whose values do not tell which one they are; give each a "
@@ -96,7 +96,7 @@ def kinds_of(models: Sequence[type[Any]]) -> Kinds:
     while any(name in one for one in fields):
         name += "_"
     owners = (*classes, *(model for _, model in bare))
-    return Kinds(name, False, name.rstrip("_"), None, names, names, owners)
+    return Discriminator(name, False, name.rstrip("_"), None, names, names, owners)
 
 
 def _bare_name(model: type[Any], taken: Container[str]) -> str:
@@ -113,29 +113,30 @@ def _bare_name(model: type[Any], taken: Container[str]) -> str:
     return name
 
 
-def with_kind(
-    kind: Attribute, kinds: Kinds, leaves: Mapping[type[Any], Sequence[Attribute]]
+def with_discriminator(
+    first: Attribute, discriminator: Discriminator, leaves: Mapping[type[Any], Sequence[Attribute]]
 ) -> Iterator[Attribute]:
-    """Yields the kind, then fields in a single form, then fields in several forms and bare members.
+    """Yields the leaf of the discriminator, fields in one form, in several, and bare members.
 
-    leaves: of every model, as if the model stood in the place of the union.
+    first: the leaf of the discriminator. leaves: of every model, as if the model stood in the place
+        of the union.
     """
-    yield kind
-    place = kind.path[:-1]
+    yield first
+    place = first.path[:-1]
     depth = len(place)
     found: dict[str, dict[type[Any], list[Attribute]]] = {}
     for model, own in leaves.items():
         for leaf in () if is_bare(model) else own:
-            if leaf.path[depth] != kinds.name or not kinds.is_field:
+            if leaf.path[depth] != discriminator.name or not discriminator.is_field:
                 found.setdefault(leaf.path[depth], {}).setdefault(model, []).append(leaf)
-    shown = {folded(kinds.label): kinds.name}
+    shown = {folded(discriminator.label): discriminator.name}
     forms = {
         name: forms
         for name, forms in found.items()
         if shown.setdefault(folded(next(iter(forms.values()))[0].labels[depth]), name) != name
         or any(form != next(iter(forms.values())) for form in forms.values())
     }
-    tags = {model: KindName(kinds.text_of(model)) for model in leaves}
+    tags = {model: MemberName(discriminator.text_of(model)) for model in leaves}
     for model, tag in tags.items():
         tag.model = model
 
@@ -155,22 +156,23 @@ def with_kind(
             for leaf in next(iter(by_model.values())):
                 is_common = len(by_model) == len(leaves)
                 leaf = looking(leaf, by_model)
-                yield leaf if is_common else _only(leaf, kinds, [*by_model])
+                yield leaf if is_common else _only(leaf, discriminator, [*by_model])
     for model, tag in tags.items():
         own = [leaf for form in forms.values() for leaf in form.get(model, ())]
         inner = depth + is_bare(model)  # the name of its only field is not shown
         for leaf in leaves[model] if is_bare(model) else own:
             yield replace(
-                looking(_only(leaf, kinds, [model]), [model]),
+                looking(_only(leaf, discriminator, [model]), [model]),
                 path=(*place, tag, *leaf.path[inner:]),
-                labels=(*kind.labels[:-1], str(tag), *leaf.labels[inner:]),
+                labels=(*first.labels[:-1], str(tag), *leaf.labels[inner:]),
             )
 
 
-def _only(leaf: Attribute, kinds: Kinds, models: Sequence[type[Any]]) -> Attribute:
-    """The leaf of some kinds; null for any other kind, even where it is required."""
-    pairs = zip(kinds.choices, kinds.models, strict=True)
-    only = f"only of {kinds.label} {' or '.join(text for text, model in pairs if model in models)}"
+def _only(leaf: Attribute, discriminator: Discriminator, models: Sequence[type[Any]]) -> Attribute:
+    """The leaf of some members; null for any other member, even where it is required."""
+    pairs = zip(discriminator.choices, discriminator.models, strict=True)
+    members = " or ".join(text for text, model in pairs if model in models)
+    only = f"only of {discriminator.label} {members}"
     description = f"{leaf.description} ({only})" if leaf.description else only
     return replace(leaf, description=description, omittable=True)
 

@@ -30,7 +30,7 @@ _INDEX = "model.safetensors.index.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ModelFiles:
     """A base model (folder, GGUF file or Hub id), and the folder of an adapter for it."""
 
     name: str
@@ -38,7 +38,7 @@ class Source:
     adapter: Path | None = None
 
     @classmethod
-    def of(cls, name: str, revision: str | None, adapter: Path | None = None) -> Source:
+    def of(cls, name: str, revision: str | None, adapter: Path | None = None) -> ModelFiles:
         """Finds the files of a model; if the Hub does not answer, in its cache.
 
         Raises ModelError as `schemax.hub` does, and as `gguf_in` does.
@@ -66,14 +66,14 @@ class Source:
         return self.name, self.revision
 
 
-def find_source(name: str, adapter: str | None, revision: str | None) -> Source:
+def find_files(name: str, adapter: str | None, revision: str | None) -> ModelFiles:
     """Finds the source of a model.
 
     name: a model, or an adapter that names its base model. revision: that of `name`.
 
     Raises ModelError for incomplete folders, and for adapters that cannot be read.
     """
-    named = Source.of(name, revision)
+    named = ModelFiles.of(name, revision)
     with refusing(name, NOT_FOUND):
         is_adapter = (
             named.gguf is None
@@ -93,7 +93,7 @@ def find_source(name: str, adapter: str | None, revision: str | None) -> Source:
     return source
 
 
-def load_config(source: Source) -> Any:
+def load_config(source: ModelFiles) -> Any:
     """The config of the base model.
 
     Raises ModelError for models that transformers lacks or knows only with remote code, and for
@@ -131,7 +131,7 @@ def _of_causal_model(name: str, config: Any) -> Any:
     return config
 
 
-def _source_of_adapter(folder: Path) -> Source:
+def _source_of_adapter(folder: Path) -> ModelFiles:
     settings = adapter_settings(folder)
     base = settings.get("base_model_name_or_path")
     if not base or not isinstance(base, str):
@@ -140,15 +140,15 @@ def _source_of_adapter(folder: Path) -> Source:
             "model, and give this folder as `adapter`"
         )
     try:
-        return Source.of(base, settings.get("revision"), folder)
+        return ModelFiles.of(base, settings.get("revision"), folder)
     except ModelError as error:  # the Hub is out of reach
         weights = installed_weights(base)
         if weights is None:
             raise ModelError(f"{error}{remedy(base)}") from error
-        return Source.of(str(weights), None, folder)
+        return ModelFiles.of(str(weights), None, folder)
 
 
-def _check_base(source: Source) -> None:
+def _check_base(source: ModelFiles) -> None:
     """Raises ModelError for a base model that holds an adapter, or lacks a file."""
     name = source.name
     if source.gguf is not None:
@@ -180,7 +180,7 @@ def _check_folder(folder: Path, *, needs_tokenizer: bool) -> None:
         )
 
 
-def _check_weights_format(source: Source, config: Any) -> None:
+def _check_weights_format(source: ModelFiles, config: Any) -> None:
     """Raises ModelError if a config or an index names weights other than safetensors."""
     name = source.name
     with refusing(name):

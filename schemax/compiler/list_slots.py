@@ -20,10 +20,9 @@ from schemax.compiler.slot_specs import LIST_ITEMS, Compiling, TokenGrammar, slo
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
-from schemax.formats import OutputFormat, StopRule, Writable, count_in, split_at_stop
+from schemax.formats import OutputFormat, Path, StopRule, Writable, count_in, split_at_stop
 from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
 
-Path = tuple[str, ...]
 Lead = tuple[tuple[Path, str], ...]
 """The keys' paths, and literals as written, that stand before a key in its branch."""
 
