@@ -1,1 +1,1 @@
-"""Training with the decoder's own positions and mask (paper, section 4.4)."""
+"""Training, with the positions and the mask of decoding (paper, section 4.4)."""

@@ -27,17 +27,17 @@ from schemax.trained import FILE, TrainedWith
 CARD = "training.json"
 _RUN = "run.json"
 
-# Settings that may differ in a run that is taken up again.
+# Settings that may change when a run is resumed.
 _MAY_CHANGE = {"epochs", "steps", "keep_adapter"}
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Returns the SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def check_unseen(folder: Path, file: Path) -> None:
-    """Raises InputError where a model was trained on a file: its confidences are too high there."""
+    """Raises InputError if a model was trained on a file: its confidences are too high there."""
     try:
         card = json.loads((folder / CARD).read_text("utf-8"))
         trained_on = card["settings"]["data"]["train"]["sha256"]
@@ -51,7 +51,7 @@ def check_unseen(folder: Path, file: Path) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the software that the outcome depends on."""
+    """Returns the versions of the software that results depend on."""
     found = {"python": platform.python_version()}
     for name in ("schemax-hpd", "torch", "transformers", "accelerate", "peft"):
         with suppress(metadata.PackageNotFoundError):
@@ -62,12 +62,12 @@ def versions() -> dict[str, str]:
 def trained_with(
     compiled: Mapping[str, CompiledSchema], templates: Mapping[str, Any]
 ) -> tuple[TrainedWith, str | None]:
-    """The settings that a model is trained with, and the text of the template that all categories
-    share; None where templates differ.
+    """Returns the settings of a training, and the text of the template that all categories share;
+    None if templates differ.
 
-    compiled, templates: by category; None is the default template, whose text may change with
-    another version of schemax. What cannot be written down, such as a template that was given as an
-    object, is warned of and left out.
+    compiled, templates: by category; None is the default template, whose text may change with the
+    version of schemax. Schemas and templates that are code cannot be written: they are left out,
+    with a warning.
     """
     decoding = next(iter(compiled.values())).decoding
     default = decoding.template or DEFAULT_TEMPLATE
@@ -107,12 +107,12 @@ def _warn_unwritten(what: str, category: str) -> None:
 
 
 def _document_of(schema: type[BaseModel]) -> dict[str, Any] | None:
-    """The schema as JSON; None where it would not ask for the same again."""
+    """Returns the schema as JSON; None if the JSON would ask for anything else."""
     try:
         document = schema.model_json_schema()
         for chosen in (False, True):
             if chosen:
-                # A class's name as its title says that Pydantic may have made all titles below it.
+                # A title equal to the class's name suggests that Pydantic made all titles below.
                 for part in (document, *document.get("$defs", {}).values()):
                     part["title"] = f"{part.get('title', '')} "
             again = AttrSchema.from_json_schema(document)
@@ -124,7 +124,7 @@ def _document_of(schema: type[BaseModel]) -> dict[str, Any] | None:
 
 
 def _asked(attributes: Sequence[Attribute]) -> list[Attribute]:
-    """Attributes without Enums' members, which a document states by their values."""
+    """Returns attributes without the members of Enums, which JSON gives by their values."""
     return [replace(a, choice_values=(), fields=tuple(_asked(a.fields))) for a in attributes]
 
 
@@ -134,10 +134,10 @@ def write_card(folder: Path, card: Mapping[str, Any]) -> None:
 
 
 def begin_run(folder: Path, described: Mapping[str, Any], *, resume: bool) -> None:
-    """Notes in a folder of checkpoints what run it belongs to, or checks that it is the same one.
+    """Writes a run's settings into its folder of checkpoints, or compares them if it is resumed.
 
-    Raises InputError, naming them, for settings whose change would give a resumed run other
-    batches or other weights to go on from.
+    Raises InputError, naming them, for changed settings that would give a resumed run other batches
+    or other weights.
     """
     path = folder / _RUN
     plain = json.loads(json.dumps(described))

@@ -1,4 +1,4 @@
-"""Checkpoints: what they take on the disk, which one a run goes on from, what is kept of them."""
+"""Checkpoints: their size on the disk, the one to resume from, and optimizer states to keep."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from schemax.training.settings import TrainingSettings
 
 CHECKPOINTS = "checkpoints"
 
-# Files and folders of an optimizer's state: the Trainer's own, FSDP's and DeepSpeed's.
+# Files and folders of an optimizer's state: of the Trainer, of FSDP and of DeepSpeed.
 _OPTIMIZERS = (OPTIMIZER_NAME, "optimizer.bin", "optimizer_0", "global_step*")
 
 
 def check_space(out: Path, model: Any, settings: TrainingSettings, checks: int) -> None:
-    """Raises InputError, with the numbers, where the disk has no room for all that a run writes.
+    """Raises InputError, with the sizes, if the disk has no room for the files of a run.
 
-    model: what is trained, adapters and all. checks: how many checkpoints there will be.
+    model: the model to be trained, with its adapters. checks: the number of checkpoints.
     """
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     everything = sum(p.numel() for p in model.parameters())
     weights = 4 * (trained if settings.lora else everything)
     optimizer = 8 * trained  # two moments in float32
     final = weights if settings.quantization else (2 if settings.bf16 else 4) * everything
-    # The one that is written stands beside the last and the best before these may go.
+    # A new checkpoint is written before the last and the best may be deleted.
     needed = max(
         min(checks, 3) * weights + min(checks, 2) * optimizer,
         min(checks, 2) * weights + optimizer + final,
@@ -45,7 +45,7 @@ def check_space(out: Path, model: Any, settings: TrainingSettings, checks: int) 
 
 
 def last_checkpoint(folder: Path) -> str:
-    """The newest complete checkpoint: the Trainer writes its own state last.
+    """Returns the newest complete checkpoint: one with the Trainer's state, which is written last.
 
     Raises InputError if no checkpoint is complete.
     """
@@ -60,7 +60,7 @@ def last_checkpoint(folder: Path) -> str:
 
 
 class OneOptimizer(TrainerCallback):
-    """Keeps the optimizer's state in the newest checkpoint alone: a run goes on from that one."""
+    """A callback that deletes optimizer states except in the newest checkpoint, to resume from."""
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if not state.is_world_process_zero:

@@ -1,4 +1,4 @@
-"""The curves of a run: what was logged and checked, step by step, and a picture of them."""
+"""The curves of a run: logged and held-out metrics by step, and a plot of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from schemax.evaluation.plots import drawing
 
-# Names in the Trainer's log, and in a card.
+# Names in the Trainer's log -> names in a card.
 _NAMES = {
     "loss": "loss",
     "learning_rate": "learning_rate",
@@ -27,7 +27,7 @@ History = tuple[Mapping[str, float], ...]
 
 
 def history_of(log: Sequence[Mapping[str, Any]]) -> History:
-    """A row per entry of the Trainer's log that holds any of the curves, with its step."""
+    """Returns a row, with its step, per entry of the Trainer's log that holds a loss."""
     rows = []
     for entry in log:
         known = {name: entry[key] for key, name in _NAMES.items() if key in entry}
@@ -37,7 +37,7 @@ def history_of(log: Sequence[Mapping[str, Any]]) -> History:
 
 
 def plot_training(history: History, path: Path) -> None:
-    """Draws all curves over steps; the format follows the suffix of `path`."""
+    """Plots all curves over steps; the suffix of `path` gives the format."""
     shown = {
         title: names
         for title, names in _PICTURES.items()

@@ -1,4 +1,4 @@
-"""Labels that nobody annotated: a teacher's, or the model's own (paper, section 4.4)."""
+"""Distillation: labels predicted by a teacher, or by the model itself (paper, section 4.4)."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def examples_by_model(
     template: Any = None,
     examples: FewShotExamples | None = None,
 ) -> list[TrainingExample]:
-    """Training examples from what a model reads; the labels of `annotated` are not used.
+    """Returns training examples with a model's predictions; labels of `annotated` are not used.
 
-    examples: what the model's prompts show, by category.
-    Values that were cut off or do not fit their type are left out as unknown; products that could
-    not be read at all are left out.
+    examples: the examples in the model's prompts, by category.
+    Values that were cut off or do not fit their type are unknown; products without an output are
+    left out.
     """
     records = [shown_record(example) for example in annotated]
     stream = extractor.stream(
@@ -57,7 +57,7 @@ def examples_by_model(
     for item in track(stream, total=len(records)):
         attributes = compile_attributes(schemas[annotated[item.index].category])
         bad = _lists(item.errors)
-        # Not the final values: these may be defaults, which are not to be learnt.
+        # Not the final values, which may be defaults, and defaults must not be learnt.
         written = {
             attribute.name: None
             if slot is None or attribute.name in bad
@@ -71,13 +71,13 @@ def examples_by_model(
 
 
 def _lists(errors: Iterable[FieldError]) -> set[str]:
-    """The fields that errors are about; of "lines.2.price" the list as well."""
+    """Returns the fields of errors, and the lists around them: for "lines.2.price", "lines"."""
     names = [error.field.split(".") for error in errors if error.field]
     return {".".join(parts[:depth]) for parts in names for depth in range(1, len(parts) + 1)}
 
 
 def _written(attribute: Attribute, slot: SlotText, output: OutputFormat) -> Any:
-    """The value of a slot; of a list in two phases, its items, without those that state nothing."""
+    """Returns the value of a slot; for a list in two phases, its items that are not all null."""
     if slot.items is None:
         return output.unescape(slot.raw, is_list=attribute.is_list)
     leaves = leaves_of_item(attribute, 1)
@@ -100,7 +100,7 @@ def _example(
     schemas: Mapping[str, type[BaseModel]],
     output: OutputFormat,
 ) -> TrainingExample:
-    """found: values by field; bad: fields whose value is unknown."""
+    """Returns a training example. found: values by field; bad: fields with an unknown value."""
     stated = {field: as_stated(value) for field, value in found.items() if field not in bad}
     example, _ = training_example(name, annotated, stated, schemas, output)
     unknown = example.unknown | (bad & found.keys())
@@ -114,9 +114,9 @@ def examples_by_predictions(
     schemas: Mapping[str, type[BaseModel]],
     output: OutputFormat,
 ) -> list[TrainingExample]:
-    """Training examples from a file of rows as `schemax extract` writes them.
+    """Returns training examples from a file of rows written by `schemax extract`.
 
-    A row belongs to the product of its id, else to the one at its index or place in the file.
+    A row belongs to the product with its id, else to the product at its index or place in the file.
     Products without a row, and rows that failed, are left out.
 
     Raises InputError, naming the line, for rows that cannot be read or belong to no product.
@@ -154,7 +154,7 @@ def examples_by_predictions(
 def _values(
     row: Mapping[str, Any], schema: type[BaseModel] | None, output: OutputFormat
 ) -> dict[str, Any]:
-    """The values of a row, by attribute; a row does not tell the kind of a union."""
+    """Returns the values of a row, by attribute; kinds of unions are found by validation."""
     attributes = compile_attributes(schema) if schema is not None else ()
     if schema is None or not any(
         one.is_discriminator for a in attributes for one in (a, *a.fields)
@@ -182,10 +182,10 @@ LabelSource = Literal["gold", "teacher", "self"]
 
 @dataclass(frozen=True, slots=True)
 class Labelling:
-    """labels: the annotations, what `teacher` says, or what the model itself writes.
+    """The source of labels: annotations, predictions of `teacher`, or the model's own predictions.
 
-    teacher: a model, a server's address, or a file of rows that `schemax extract` wrote.
-    decoding: how the teacher, or the model itself, decodes; None as it was trained, else
+    teacher: a model, a server's address, or a file of rows written by `schemax extract`.
+    decoding: how the teacher, or the model itself, decodes; None: as it was trained, else
         autoregressive.
     """
 
@@ -195,7 +195,7 @@ class Labelling:
 
     @property
     def by_model(self) -> bool:
-        """True where a model predicts the labels."""
+        """True if a model predicts the labels."""
         of_teacher = self.teacher is not None and not self.teacher.endswith(".jsonl")
         return self.labels == "self" or of_teacher
 
@@ -207,9 +207,9 @@ class Labelling:
         load: Callable[[str], Extractor],
         settings: Mapping[str, Any],
     ) -> list[TrainingExample]:
-        """Training examples for a model.
+        """Returns training examples for a model.
 
-        load: loads a teacher. settings: format, template and examples, as of `Extractor.stream`.
+        load: loads a teacher. settings: format, template and examples of `Extractor.stream`.
         """
         output = get_format(settings["format"] or extractor.format or "json")
         if self.labels == "gold":

@@ -1,4 +1,4 @@
-"""Features: training examples as token ids, measured, ready to be packed into rows."""
+"""Features: training examples as token ids, with their sizes, ready to be packed into rows."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from schemax.training.training_examples import TrainingExample
 class Features:
     """A training example as token ids.
 
-    document: the ids of its text. literals: (N,) values as they are written.
-    keys: (N,) of branches, with the values that fields look at.
-    chances: (N,) how likely each value is learnt in an epoch: 1 where it was annotated.
-    items: what the counts among the literals call for, of lists in two phases.
-    tokens: what it adds to a row behind the instruction; extent: position ids it needs there.
-    long_rope: whether longrope takes its long factors.
+    document: the ids of its text. literals: (N,) values as written in the output.
+    keys: (N,) keys of branches, with the values that fields look at.
+    chances: (N,) the probability that an epoch learns each value: 1 for annotated values.
+    items: the slots of items of lists in two phases.
+    tokens, extent: the tokens and position ids that it takes in a row, behind the instruction.
+    long_rope: True if longrope uses its long factors.
     """
 
     name: str
@@ -51,13 +51,13 @@ def make_features(
     model: LanguageModel,
     absent: float,
 ) -> dict[str, list[Features]]:
-    """Features by category, one per example.
+    """Returns features by category, one per example.
 
-    absent: the chance that a value which was not annotated is learnt as null.
+    absent: the probability that a value without an annotation is learnt as null.
 
-    Warns of documents that are too long for the model, by name, and leaves them out; and of values
-    that are longer than their slot's budget, so that only their beginning is learnt. Raises
-    InputError if nothing is left to be learnt.
+    Warns, naming them, of documents too long for the model, which are left out, and of values
+    longer than their slot's budget, of which the beginning is learnt. Raises InputError if no
+    document is left.
     """
     features: dict[str, list[Features]] = {}
     notes: defaultdict[str, list[str]] = defaultdict(list)
@@ -79,7 +79,7 @@ def _features(
     absent: float,
     notes: defaultdict[str, list[str]],
 ) -> Features | None:
-    """Features of an example, if the model can learn from it; notes: who is named for what."""
+    """Returns an example's features; None if it is left out. notes: problem -> examples."""
     text = clean_document(example.text, compiled.prompt.fence)
     document = tuple(compiled.codec.encode(text))
     slots = [
@@ -138,14 +138,14 @@ def _features(
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """See `PromptSize`."""
+    """A prompt's size; see `PromptSize`."""
 
     max_position: int
     max_tokens: int
 
 
 def _size(prompt: PromptIds, plan: Plan, items: Sequence[ItemTarget]) -> _Size:
-    """The size of a prompt with its items, whose keys hold what their lists look at."""
+    """Returns the size of a prompt with its items, whose keys hold the values looked at."""
     start = int(plan.last_position[0]) - len(prompt.keys[0][0]) + 1
     reach = max((len(item.key) + item.k_max for item in items), default=0)
     return _Size(max(plan.max_position, start + reach - 1), plan.max_tokens)
@@ -154,9 +154,9 @@ def _size(prompt: PromptIds, plan: Plan, items: Sequence[ItemTarget]) -> _Size:
 def fill_row(
     compiled: CompiledSchema, features: Sequence[Features], rng: random.Random | None
 ) -> TrainingSequence:
-    """Fills a prompt of these documents with their values.
+    """Returns the prompt of the documents, filled with their values.
 
-    rng: chooses which values without an annotation are learnt; None learns all that ever may be.
+    rng: chooses the values without annotation that are learnt; None learns all with a chance.
     """
     literals = [item.literals for item in features]
     documents = [item.document for item in features]

@@ -1,4 +1,4 @@
-"""A fine-tuning from files: annotated documents in, a model's folder with its calibration out."""
+"""Fine-tuning: reads annotated documents, writes a model's folder with its calibration."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from schemax.training.training_examples import left_to_train, read_training_exam
 
 @dataclass(frozen=True, slots=True)
 class FineTuning:
-    """Data, labels and settings of a training.
+    """Data, labels and settings of a fine-tuning.
 
-    test: documents that are not trained on, unless keep_overlap. shots: a file of examples, of
-    which prompts show the first `count`; without a file, of the documents to train on.
-    decoding: what the model is trained for; None as it was trained before.
+    test: documents that are not trained on, unless keep_overlap. shots: a file of examples, the
+    first `count` of which prompts show; None: the first documents to train on.
+    decoding: the decoding that the model is trained for; None: as it was trained before.
     """
 
     data: Dataset
@@ -60,8 +60,8 @@ class FineTuning:
     ) -> TrainingResult:
         """Trains into a folder, and calibrates the model there.
 
-        load: gives the model and its name. again: loads a teacher, and the trained model. is_first:
-        True in one of several processes. running: others of `run_training`.
+        load: returns the model and its name. again: loads a teacher, and the trained model.
+        is_first: True in one of several processes. running: further arguments of `run_training`.
         """
         test, file = self.test or self.data.test, self.data.file
         annotated = read_training_examples(file, test, keep_overlap=self.keep_overlap)
@@ -103,7 +103,7 @@ class FineTuning:
         if is_first:
             if shots is not None:
                 shots.write(out / EXAMPLES)
-            (out / FILE).unlink(missing_ok=True)  # of a run that is taken up again
+            (out / FILE).unlink(missing_ok=True)  # left by a run that is resumed
             if self.labelling.labels == "gold":
                 _calibrate(out, annotated, schemas, work, settings, again, shown)
         return outcome
@@ -111,7 +111,7 @@ class FineTuning:
     def _shots(
         self, annotated: Sequence[Example], schemas: Mapping[str, Any], test: Path | None
     ) -> Shots | None:
-        """The examples that prompts show, None for none; never a document of `test`."""
+        """Returns the examples that prompts show, never documents of `test`; None for none."""
         none = self.count == 0 or str(self.shots) == NONE
         if none or (self.shots is None and self.count is None):
             return None
@@ -121,7 +121,7 @@ class FineTuning:
         return shots_for(read, schemas, self.data, hidden=hidden, file=test, count=self.count)
 
     def _card(self, name: str, test: Path | None, shots: Shots | None) -> dict[str, Any]:
-        """The card's entries on data and labels."""
+        """Returns the card's entries on data and labels."""
         labelling = self.labelling
         teacher = Path(labelling.teacher) if labelling.teacher else None
         files = {"train": self.data.file, "test": test, "teacher": teacher}
@@ -155,7 +155,7 @@ def _calibrate(
     load: Callable[[str], Extractor],
     shown: Mapping[str, Any],
 ) -> None:
-    """Writes a calibration into the folder, fitted on the held-out documents if they suffice."""
+    """Writes a calibration, fitted on the held-out documents, into the folder, if they suffice."""
     if settings.decoding.layout == "autoregressive" or not settings.held_out:
         return
     _, kept_back = split_examples(work.examples, settings.held_out, settings.seed)

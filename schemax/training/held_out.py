@@ -1,4 +1,4 @@
-"""Held-out documents, and F1 of a model on them while it is trained."""
+"""Held-out documents, and a model's F1 on them during training."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from schemax.extractor import Extractor
 from schemax.training.training_examples import TrainingExample
 
 MOST = 200
-"""Documents that are read at every check."""
+"""The largest number of documents that a check reads."""
 
 
 def split_examples(
     examples: Sequence[TrainingExample], share: float, seed: int
 ) -> tuple[list[TrainingExample], list[TrainingExample]]:
-    """(to be trained on, held out). Equal texts stay together. Raises InputError if none is left.
+    """Splits examples into (trained on, held out). Equal texts stay together.
 
-    A share above 0 holds back one text at least.
+    A share above 0 holds out at least one text. Raises InputError if none is left to train on.
     """
     texts = sorted({example.text for example in examples})
     random.Random(f"{seed}, held out").shuffle(texts)
@@ -45,9 +45,9 @@ def split_examples(
 
 @contextmanager
 def _own_forward(model: Any) -> Iterator[None]:
-    """Takes off what accelerate puts around a model that is trained in bfloat16.
+    """Removes, for the context, accelerate's wrapper around a model that is trained in bfloat16.
 
-    Its autocast would round the scores of attention, with which no decoder's masks agree.
+    Its autocast would round attention scores, which masks of decoding do not allow.
     """
     around = vars(model).pop("forward", None)
     try:
@@ -65,26 +65,26 @@ def scorer(
     /,
     **settings: Any,
 ) -> Callable[[], float]:
-    """A function that measures F1 of the weights as they are, on the first examples.
+    """Returns a function that measures the F1 of the current weights on the first `MOST` examples.
 
     Every value counts, however improbable.
 
-    extractor: of the model that is trained. settings: others of `Extractor.stream`.
+    extractor: of the model that is trained. settings: further arguments of `Extractor.stream`.
     """
     chosen = [
         Example(example.category, example.text, example.labels) for example in examples[:MOST]
     ]
-    # No further examples are shown, as in training.
+    # No examples but the given ones are shown, as in training.
     used = {"examples": (), **settings, "decoding": replace(decoding, min_probability=0.0)}
     made: list[Extractor] = []
 
     def f1() -> float:
         model = extractor.model.model
-        # Layers that training compiled are of no use to other passes.
+        # Layers compiled for training do not suit other passes.
         with _own_forward(model), torch.compiler.set_stance("force_eager"):
-            if not made:  # not before the trainer has put the weights where they stay
+            if not made:  # only now has the trainer moved the weights to their device
                 made.append(Extractor(model, extractor.tokenizer, eos_ids=extractor.eos_ids))
-                made[0].is_trained = True  # as it will be where it is used
+                made[0].is_trained = True  # as when the trained model is used
             items = extractions_of(made[0], chosen, schemas, **used)
         return scores_of(chosen, items, schemas).protocol.f1
 

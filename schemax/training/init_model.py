@@ -1,4 +1,4 @@
-"""Models with random weights, of a config that transformers knows."""
+"""Models with random weights, made from a config of transformers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from schemax.runtime.loading.refusals import refusing
 
 
 def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
-    """(model, tokenizer): random float32 weights, on the CPU.
+    """Returns (model, tokenizer): random float32 weights, on the CPU.
 
-    config: a config.json, or a folder or Hub id that has one. tokenizer: of which model; None takes
-    the config's own. Never runs remote code.
+    config: a config.json, or a folder or Hub id that has one. tokenizer: the model that it is taken
+    from; None: the config's. Never runs remote code.
 
     Raises ModelError for a config that cannot be read or does not describe a causal language
     model.
@@ -46,5 +46,5 @@ def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
 
 
 def _place(name: str) -> str | Path:
-    """The name itself, or its folder in the Hub's cache where the Hub does not answer."""
+    """Returns the name, or its folder in the Hub's cache if the Hub does not answer."""
     return name if Path(name).exists() else cached_folder(name) or name

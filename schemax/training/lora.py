@@ -15,11 +15,11 @@ EXTRA = "'.[train]' in a checkout of schemax"
 
 
 def add_lora(model: Any, settings: TrainingSettings, name: str) -> Any:
-    """The model with adapters, which alone will be trained; peft's wrapper around it.
+    """Returns peft's wrapper of the model, with adapters, which alone will be trained.
 
-    The output head and the embeddings get none, unless they are named.
-    name: of the base model, which a kept adapter refers to. Raises ModelError without peft, and for
-    targets that the model has not got.
+    The output head and the embeddings get no adapters, unless they are named.
+    name: of the base model, to which a kept adapter refers. Raises ModelError without peft, and for
+    targets that the model lacks.
     """
     rank, targets = settings.lora or 1, settings.lora_targets
     need("peft", name, "LoRA", EXTRA)
@@ -40,9 +40,9 @@ def add_lora(model: Any, settings: TrainingSettings, name: str) -> Any:
 
 
 def merge_lora(tuned: Any, keep: Path | None) -> Any:
-    """The base model with the adapters in its weights.
+    """Returns the base model with the adapters merged into its weights.
 
-    keep: a folder that the adapters are written to as well.
+    keep: a folder that the adapters are also written to; None: they are not.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,9 +1,9 @@
 """Attention of packed rows: a document attends to its row's instruction and to itself alone.
 
-A dense mask compares each document with all others of its row, and takes nearly all of these
-scores away again. Here they are never computed: of N documents with M tokens behind P of an
-instruction, N * M * (P + M) scores instead of (P + N * M)². `visibility.visible` still says who
-sees whom; the dense mask over the same tokens is the slow twin.
+With a dense mask, scores between all documents of a row are computed, and nearly all are masked.
+Here they are never computed: N documents of M tokens behind an instruction of P tokens take
+N * M * (P + M) scores instead of (P + N * M)². `visibility.visible` still defines visibility; the
+dense mask over the same tokens is the slow twin.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ NAME = "schemax-rows"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowParts:
-    """A row's tokens by what they attend to.
+    """A row's tokens, split into the shared tokens and the documents.
 
-    shared: (P,) places of tokens that belong to no document. documents: (N, M) places of each
-        document's tokens, filled up with place 0.
-    back: (L,) takes results of (P + N * M) places to their row; padding gets the first one.
-    masks: by type of layer, what is added to the scores of shared tokens, (P, P), and to those
-        of documents' tokens over the shared ones and their own, (N, M, P + M).
+    shared: (P,) places of tokens outside documents. documents: (N, M) places of each document's
+        tokens, padded with place 0.
+    back: (L,) the index of each place of the row in the (P + N * M) results; 0 for padding.
+    masks: by type of layer, the masks added to scores of shared tokens, (P, P), and to scores of
+        documents' tokens over shared tokens and their own, (N, M, P + M).
     """
 
     shared: Tensor
@@ -46,7 +46,7 @@ class RowParts:
 def parts_of(
     tokens: TokenInfo, config: DecodingConfig, spans: Sequence[Span]
 ) -> list[RowParts] | None:
-    """A batch's rows, in parts; None where documents see more than an instruction and themselves.
+    """Splits a batch's rows into parts; None if documents see more than instruction and themselves.
 
     tokens: (B, L).
     """
@@ -87,14 +87,14 @@ def _parts(row: TokenInfo, config: DecodingConfig, spans: Sequence[Span]) -> Row
 
 
 def _added(seen: Tensor) -> Tensor:
-    """The summand that takes a score away, also in half precision."""
+    """Returns the additive mask, whose values fit half precision, too."""
     return torch.zeros_like(seen, dtype=torch.float32).masked_fill_(~seen, -3e4)
 
 
 def attend_row(
     query: Tensor, key: Tensor, value: Tensor, parts: RowParts, layer_type: int, scale: float
 ) -> Tensor:
-    """(H, L, D) queries over (Hk, L, D) keys and (Hk, L, Dv) values of one row -> (H, L, Dv)."""
+    """Attends one row: (H, L, D) queries, (Hk, L, D) keys, (Hk, L, Dv) values -> (H, L, Dv)."""
     kv_heads, length = key.shape[0], len(parts.shared)
     groups = query.shape[0] // kv_heads
     count, longest = parts.documents.shape
@@ -108,7 +108,7 @@ def attend_row(
     scores = (asked @ shared_key.mT).view(kv_heads, groups, length, length).add_(of_shared)
     begun = scores.softmax(-1).flatten(1, 2) @ shared_value
 
-    # (Hk, N, G, M, D): all documents ask the shared keys at once, and their own each by itself.
+    # (Hk, N, G, M, D): documents attend to the shared keys together, to their own one by one.
     shape = (kv_heads, count, groups, longest)
     asked = grouped[:, :, places].view(kv_heads, groups, count, longest, -1)
     asked = asked.transpose(1, 2).contiguous()
@@ -134,7 +134,7 @@ _under_way = threading.local()
 
 @contextmanager
 def over_rows(config: Any, rows: Sequence[RowParts]) -> Iterator[None]:
-    """A model with this configuration attends so, on this thread, while the context lasts."""
+    """Makes models with this configuration attend by rows, on this thread, for the context."""
     before = config._attn_implementation
     config._attn_implementation, _under_way.rows = NAME, rows
     try:
@@ -154,7 +154,7 @@ def row_attention(
     dropout: float = 0.0,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' attention function. attention_mask: its width names the type of layer."""
+    """Attends rows, as an attention function of transformers; the mask's width: the layer type."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer_type = attention_mask.shape[-1] - 1
     found = [

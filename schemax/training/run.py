@@ -1,4 +1,4 @@
-"""A training run: examples in, a folder out that `Extractor.from_pretrained` loads."""
+"""A training run: takes examples, writes a folder that `Extractor.from_pretrained` loads."""
 
 from __future__ import annotations
 
@@ -57,10 +57,11 @@ ADAPTER = "adapter"
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """steps: taken in all. held_out_loss: of the weights that were kept; None without such a part.
+    """The outcome of a run.
 
-    trained, held_out: products. padding: share of all tokens in training. history: curves by step.
-    held_out_f1: as the loss. merged_f1: of the weights that were written, if adapters were merged.
+    steps: in all. trained, held_out: numbers of products. padding: its share of tokens in training.
+    held_out_loss, held_out_f1: of the best weights; None without held-out documents.
+    history: curves by step. merged_f1: of the saved weights, if adapters were merged.
     """
 
     steps: int
@@ -75,13 +76,13 @@ class TrainingResult:
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """A model to be trained, and the examples and settings to train it on.
+    """A model to be trained, the examples to train it on, and the settings to save with it.
 
-    name: of the model, as cards and adapters call it; compiled: by category.
-    template: source of the prompt, written beside the weights; None where categories differ in it.
-    trained: what else is written there.
-    card: what else the card should say, data digests for one.
-    options: format, template and examples, as `Extractor.stream` takes them.
+    name: of the model, in cards and adapters; compiled: by category.
+    template: source of the prompt, written beside the weights; None if categories differ in it.
+    trained: further settings written beside the weights.
+    card: further entries of the card, such as digests of data.
+    options: format, template and examples of `Extractor.stream`.
     """
 
     extractor: Extractor
@@ -108,12 +109,12 @@ def run_training(
 ) -> TrainingResult:
     """Trains a model, and writes it with its tokenizer, prompt and card.
 
-    Checkpoints go to a folder of their own in `out`, which is removed in the end unless they are to
-    be kept; resume continues from the last one.
-    report_to: trackers that transformers knows, such as "tensorboard".
+    Checkpoints go to a folder in `out`, which is removed at the end unless keep_checkpoints; resume
+    continues from the last one.
+    report_to: trackers of transformers, such as "tensorboard".
 
-    Raises ModelError for models that cannot be trained like this, InputError where nothing is left
-    to train on, a run cannot be resumed or the disk has no room for it.
+    Raises ModelError for models that cannot be trained so; InputError if no document is left to
+    train on, a run cannot be resumed, or the disk has too little room.
     """
     need("accelerate", work.name, "training", EXTRA)
     model = trainable(work.extractor, work.name, settings)
@@ -203,7 +204,7 @@ def run_training(
 
 
 def _set_pace(arguments: TrainingArguments, steps: int, every: int) -> None:
-    """steps: in all; every: steps between checks."""
+    """Sets the numbers of steps. steps: in all; every: between checks."""
     arguments.max_steps = steps
     arguments.warmup_steps = steps * 3 // 100
     arguments.eval_steps = arguments.save_steps = every
@@ -231,7 +232,7 @@ def _train(trainer: ParallelTrainer, checkpoint: str | None) -> None:
 
 
 def trainable(extractor: Extractor, name: str, settings: TrainingSettings) -> TrainableModel:
-    """The extractor's model, to be trained. Raises ModelError for those that cannot be."""
+    """Returns the extractor's model for training. Raises ModelError if it cannot be trained."""
     if not isinstance(extractor.model, DecoderModel):
         raise ModelError(
             f"{name} goes by the order of arrival (recurrent layers, ALiBi), and all values of a "
@@ -249,9 +250,9 @@ def trainable(extractor: Extractor, name: str, settings: TrainingSettings) -> Tr
 def _save(
     trainer: ParallelTrainer, tuned: Any, work: TrainingJob, out: Path, settings: TrainingSettings
 ) -> None:
-    """The model with its tokenizer and prompt; of adapters, what they make of the base model."""
+    """Saves the model, with adapters merged where possible, with its tokenizer and prompt."""
     if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-        # Sharded weights are gathered by their own code, and cannot be merged here.
+        # Sharded weights are gathered by `save_model`, and cannot be merged here.
         trainer.save_model(str(out / ADAPTER if settings.lora is not None else out))
     elif trainer.is_world_process_zero():
         model = tuned
@@ -259,7 +260,7 @@ def _save(
             model = merge_lora(tuned, out / ADAPTER if settings.keep_adapter else None)
         if settings.bf16 and settings.quantization is None:
             round_weights(model, torch.bfloat16)
-        model.save_pretrained(out)  # into weights of 4 bits nothing is merged: the adapter alone
+        model.save_pretrained(out)  # above 4-bit weights the adapter alone: they cannot be merged
     if trainer.is_world_process_zero():
         work.extractor.tokenizer.save_pretrained(out)
         for folder in (out, out / ADAPTER):
@@ -301,9 +302,9 @@ def training_arguments(
     *,
     checked: bool,
 ) -> TrainingArguments:
-    """transformers' own settings; how many steps there are is filled in later.
+    """Returns transformers' settings; `_set_pace` sets the numbers of steps later.
 
-    peak: the highest learning rate. Raises ModelError for a device that is not there.
+    peak: the highest learning rate. Raises ModelError for a device that is not available.
     """
     strategy = "steps" if checked else "no"
     place = pick_device(device).type
@@ -339,6 +340,6 @@ def training_arguments(
         dataloader_pin_memory=place == "cuda",
         ddp_find_unused_parameters=False,
     )
-    # One device without a launcher: DataParallel would run the model in threads of its own.
+    # One device without a launcher: DataParallel would run the model in several threads.
     arguments._n_gpu = min(1, arguments.n_gpu)
     return arguments

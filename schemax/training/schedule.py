@@ -1,9 +1,9 @@
-"""Rows of documents behind one instruction, batches of rows, and the batches of a whole run.
+"""The schedule: rows of documents behind one instruction, batches of rows, all batches of a run.
 
 Isolated documents do not see each other, and their positions restart behind the instruction. So a
-row of several, behind one instruction, is what as many prompts would be, and the instruction is
-read once for all of them. Stacked documents see each other: a row is one prompt of J of them.
-Batches are fixed by the seed: a run that is resumed sees the same ones.
+row of several documents equals as many prompts, and its instruction is read once for all.
+Stacked documents see each other: a row is one prompt of J documents.
+The seed determines the batches: a resumed run sees the same ones.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ SizedT = TypeVar("SizedT", bound=Sized)
 class RowLimits:
     """Limits of a row and of a batch.
 
-    batch_tokens: of a batch, padding included. A row that is longer by itself is a batch.
-    documents: of a row, at most.
-    row_tokens, extent: tokens and position ids of a row, at most; None for no bound.
-    stacked: whether documents see each other, so that their positions add up.
+    batch_tokens: of a batch, padding included. A longer row is a batch by itself.
+    documents: the most of a row.
+    row_tokens, extent: the most tokens and position ids of a row; None without a bound.
+    stacked: True if documents see each other, so that their positions add up.
     """
 
     batch_tokens: int
@@ -63,16 +63,16 @@ class PackedRow:
 
     @property
     def long_rope(self) -> bool:
-        """True if longrope takes its long factors."""
+        """True if longrope uses its long factors."""
         return self.features[0].long_rope
 
 
 def pack(
     features: Sequence[Features], instruction_tokens: int, limits: RowLimits
 ) -> Iterator[PackedRow]:
-    """Rows of one category's documents, in the order given.
+    """Yields rows of one category's documents, in the given order.
 
-    A row is full when it has as many documents as it may, or the next one would not fit.
+    A row ends when the next document would exceed its limits.
     """
     row = PackedRow((), instruction_tokens)
     for item in features:
@@ -91,12 +91,12 @@ def batches_of(
     limits: RowLimits,
     rng: random.Random,
 ) -> list[list[PackedRow]]:
-    """Batches of all features: shuffled, packed, grouped by length, and shuffled again."""
+    """Returns batches of all features: shuffled, packed, grouped by length, and shuffled again."""
     rows: list[PackedRow] = []
     for category, group in features.items():
         mixed = list(group)
         rng.shuffle(mixed)
-        # Stable, so that what is short or long comes in random order.
+        # A stable sort: within each group the order stays random.
         mixed.sort(key=lambda item: item.long_rope)
         rows += pack(mixed, len(compiled[category].instruction), limits)
     batches: list[list[PackedRow]] = []
@@ -107,17 +107,17 @@ def batches_of(
     return batches
 
 
-# A CPU's kernels are made for every length anew, and kept: memory would grow with each of them.
+# CPU kernels are made and kept for every length: memory would grow with each.
 _GRAIN = 32
 
 
 def padded(length: int) -> int:
-    """The length of a batch whose longest row has this one."""
+    """Returns the padded length of a batch whose longest row has this length."""
     return -(-length // _GRAIN) * _GRAIN
 
 
 def split_by_tokens(ordered: Sequence[SizedT], budget: int) -> list[list[SizedT]]:
-    """Batches of as many parts, shortest first, as fit the budget when padded."""
+    """Splits sequences, shortest first, into batches that fit the budget when padded."""
     parts: list[list[SizedT]] = []
     for sequence in ordered:
         if not parts or padded(len(sequence)) * (len(parts[-1]) + 1) > budget:
@@ -128,14 +128,14 @@ def split_by_tokens(ordered: Sequence[SizedT], budget: int) -> list[list[SizedT]
 
 TrainingBatch = dict[str, Any]
 """Inputs of the model: (B, L) tensors `input_ids`, `position_ids`, `document`, `slot`, `step`,
-`real` and `labels`, and `long`: whether longrope takes its long factors."""
+`real` and `labels`, and `long_rope`: True if longrope uses its long factors."""
 
 _INFO = ("position_ids", "document", "slot", "step", "real")
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """batches: of all epochs, in order. steps: optimizer steps in all; steps_per_epoch: in one."""
+    """The batches of all epochs. steps: optimizer steps in all; steps_per_epoch: in one epoch."""
 
     batches: tuple[tuple[PackedRow, ...], ...]
     steps: int
@@ -151,10 +151,10 @@ def plan_schedule(
     num_steps: Callable[[int], int],
     seed: int,
 ) -> Schedule:
-    """Every epoch puts the documents into new company.
+    """Plans the batches of a run; every epoch shuffles the documents anew.
 
-    batches_per_step: over all devices and accumulated ones.
-    num_steps: how many steps there are in all, by their number in an epoch.
+    batches_per_step: over all devices and accumulated batches.
+    num_steps: steps per epoch -> steps in all.
     """
     batches: list[list[PackedRow]] = []
     steps = steps_per_epoch = 0
@@ -170,9 +170,9 @@ def plan_schedule(
 
 
 class BatchDataset(Dataset[TrainingBatch]):
-    """Batches made when they are asked for; item i is batch i, whole.
+    """The batches of a run, made on access; item i is the whole batch i.
 
-    seed: of the choice which values without an annotation are learnt; None learns them all.
+    seed: for the choice of values without annotation to learn; None learns them all.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ def token_info(batch: TrainingBatch) -> TokenInfo:
 
 
 def padding_share(batches: Sequence[Sequence[PackedRow]]) -> float:
-    """The share of padding among all tokens of these batches."""
+    """Returns the share of padding among all tokens of batches."""
     filled = sum(len(row) for rows in batches for row in rows)
     made = sum(len(rows) * padded(max(map(len, rows))) for rows in batches)
     return 1 - filled / made

@@ -1,8 +1,8 @@
-"""Prompts with their values filled in, as the decoder would come to see them.
+"""Training sequences: prompts with their values filled in, as decoding would see them.
 
 A training sequence is the prompt's plan with the value tokens appended, each with the position id,
-document, slot and step that it has when it is decoded. Since visibility depends on these four
-integers alone, the mask of the paper's figure 3(b) is the one of figure 3(a).
+document, slot and step that it has in decoding. Visibility depends on these four integers alone,
+so that the mask of the paper's figure 3(b) equals the mask of figure 3(a).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from schemax.tokens import PromptIds
 
 IGNORE = -100
 
-# The integers that say who sees whom, and their values where a row is padded.
+# The integers that determine visibility, and their values for padding.
 _INFO = {"position_ids": 0, "document": -1, "slot": -1, "step": 0}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingSequence:
-    """A prompt with its values; all (L,) int64. labels: `IGNORE` where nothing is learnt."""
+    """A prompt with its values; all (L,) int64. labels: `IGNORE` for tokens that are not learnt."""
 
     input_ids: Ints
     position_ids: Ints
@@ -44,9 +44,9 @@ class TrainingSequence:
 
 @dataclass(frozen=True, slots=True)
 class ItemBranch:
-    """A slot that another one's value calls for, right behind the output's opening.
+    """The slot of an item, which a list's count calls for, right behind the output's opening.
 
-    document: j, whose own slots are branches, too. learnt: whether its value is.
+    document: j, whose own slots are branches, too. learnt: True if the slot's value is learnt.
     """
 
     document: int
@@ -64,10 +64,10 @@ def training_sequence(
 ) -> TrainingSequence:
     """Appends each slot's value to the prompt.
 
-    values: one run of ids per slot, in the order of slot ids, as `value_ids` gives them.
-    learnt: one flag per slot, or one per token of its value; what has its flag off is read, but is
-        no label.
-    branches: further slots, of isolated documents in the layout `branched`.
+    values: the ids of each slot, in the order of slot ids, as `value_ids` returns them.
+    learnt: one flag per slot, or one per token of its value; tokens without the flag are read, but
+        are no labels.
+    branches: further slots, for isolated documents in the layout `branched`.
     """
     plan = plan_prompt(prompt, compiled.decoding)
     targets = [np.asarray(ids, np.int64) for ids in values]
@@ -76,7 +76,7 @@ def training_sequence(
         targets = [np.where(np.asarray(wanted), ids, IGNORE) for ids, wanted in pairs]
     labels = np.full(len(plan.input_ids), IGNORE)
     labels[plan.last_index] = [ids[0] for ids in targets]
-    # The token that completes the stop rule is only ever a label.
+    # The token that completes the stop rule is a label, never an input.
     inputs = [
         WrittenValue(int(slot), int(document), int(position), ids[:-1])
         for slot, document, position, ids in zip(
@@ -108,13 +108,13 @@ def training_sequence(
 
 
 def value_ids(text: str, compiled: CompiledSchema, k_max: int) -> tuple[int, ...]:
-    """A value as the decoder should write it: up to the token that completes the stop rule.
+    """Returns a value's ids as decoding should write them: up to the completed stop rule.
 
-    text: the escaped value and what follows it. Longer values are cut at the budget.
+    text: the escaped value and the text behind it. Longer values are cut at the budget.
     """
     ids = compiled.codec.encode(text)
     length = compiled.stop.length(ids)
-    # Among several ids of a model, the tokenizer's own is the one that ends its turns.
+    # If a model has several end ids, the tokenizer's ends its turns.
     ends = () if length is not None else (*compiled.codec.eos_ids, *compiled.stop.eos_ids)[:1]
     return (*ids[:length], *ends)[:k_max]
 
@@ -122,9 +122,9 @@ def value_ids(text: str, compiled: CompiledSchema, k_max: int) -> tuple[int, ...
 def collate(
     sequences: Sequence[TrainingSequence], pad_id: int, length: int = 0
 ) -> tuple[Tensor, TokenInfo, Tensor]:
-    """(B, L) input ids, token info and labels, right padded.
+    """Collates sequences: (B, L) input ids, token info and labels, right padded.
 
-    length: L at least; the longest sequence has it otherwise.
+    length: the least L, which is else the length of the longest sequence.
     """
 
     def padded(name: str, fill: int) -> Tensor:

@@ -7,40 +7,39 @@ from typing import Literal
 
 from schemax.config import PRESETS, DecodingConfig, check_numbers
 
-# Learning rates where none is given. Smaller models take larger ones: `_FULL` is of `_LARGE`
-# parameters and more, and grows with the inverse of the square root of their number, up to
-# `_FULL_MOST`.
+# Default learning rates. `_FULL` is for models of at least `_LARGE` parameters; for smaller models
+# the rate is inversely proportional to the square root of their number, up to `_FULL_MOST`.
 _FULL, _LORA, _SCRATCH = 2e-5, 2e-4, 1e-3
 _LARGE, _FULL_MOST = 1e9, 3e-4
-# Epochs where neither epochs nor steps are given: the fewest, and the most for so many steps.
+# The default number of epochs, if no steps are given either: bounds, and the steps aimed for.
 _FEWEST_EPOCHS, _MOST_EPOCHS, _USUAL_STEPS = 3.0, 10.0, 100
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """Settings of a run, but for its data and its model.
+    """Settings of a training run, apart from its data and its model.
 
     decoding: the layout, documents and slots that the model is trained for.
-    epochs, steps: how long; steps, if given, decide. Without either, 3 epochs, or of small data as
-        many as give 100 steps, up to 10.
-    learning_rate: at its peak, after a warm-up of 3% and before a cosine to 0; None takes 2e-5, of
+    epochs, steps: the length of the run; steps take precedence. Without either, 3 epochs, for small
+        data as many as give 100 steps, up to 10.
+    learning_rate: the peak, after a warm-up of 3% and before a cosine decay to 0; None: 2e-5, for
         models below a billion parameters more, up to 3e-4; 2e-4 for LoRA and 1e-3 from scratch.
     batch_tokens: of one pass on one device, padding included.
-    pack: how many isolated documents share a row and its instruction, at most.
+    pack: the most isolated documents that share a row and its instruction.
     gradient_accumulation: passes per optimizer step.
-    lora: rank of adapters; None trains all weights. keep_adapter: write them beside the model.
-    lora_alpha: their scale times the rank; None for twice the rank. lora_dropout: of what adapters
-        read. lora_targets: the modules that get one, by the ends of their names, or "all-linear".
+    lora: the rank of adapters; None trains all weights. keep_adapter: also write the adapters.
+    lora_alpha: the adapters' scale times the rank; None: twice the rank. lora_dropout: on adapters'
+        inputs. lora_targets: the modules with adapters, by the ends of names, or "all-linear".
     quantization: "nf4" keeps the weights beneath adapters in 4 bits (QLoRA).
-    bf16: computes in bfloat16, and writes the model so.
-    compile: compiles the model's layers, without what attention does within them.
+    bf16: compute in bfloat16, and write the model so.
+    compile: compile the model's layers, except for attention.
     absent: the share of values without an annotation that are learnt as null; 0 ignores them.
-    held_out: the share of products that are never trained on; best_by says whether their loss or
-        their F1 chooses the weights.
-    patience: stops after this many checks without a better one; None never stops early.
+    held_out: the share of products that are held out; best_by: whether their loss or their F1
+        chooses the weights.
+    patience: stops after this many checks without improvement; None never stops early.
     check_every: steps between checks, which also save; None checks once an epoch.
 
-    Raises ValueError for settings that make no sense, and for numbers outside `config.BOUNDS`.
+    Raises ValueError for inconsistent settings, and for numbers outside `config.BOUNDS`.
     """
 
     decoding: DecodingConfig = PRESETS["isolated"]
@@ -87,7 +86,7 @@ class TrainingSettings:
             raise ValueError("best_by='f1' requires a held-out part: set held_out above 0")
 
     def peak(self, num_parameters: int) -> float:
-        """The learning rate at its peak, for a model with this many parameters."""
+        """Returns the peak learning rate for a model with this many parameters."""
         if self.learning_rate is not None:
             return self.learning_rate
         if self.from_scratch or self.lora is not None:
@@ -95,7 +94,7 @@ class TrainingSettings:
         return float(f"{min(_FULL_MOST, _FULL * max(1.0, _LARGE / num_parameters) ** 0.5):.2g}")
 
     def num_steps(self, steps_per_epoch: int) -> int:
-        """Optimizer steps in all."""
+        """Returns the number of optimizer steps in all."""
         if self.steps is not None:
             return self.steps
         epochs = self.epochs
@@ -105,7 +104,7 @@ class TrainingSettings:
 
     @property
     def merges(self) -> bool:
-        """True if adapters become a part of the weights that are written."""
+        """True if adapters are merged into the weights that are written."""
         return self.lora is not None and self.quantization is None
 
     @property

@@ -1,7 +1,7 @@
-"""The right answers as token ids: what every slot of a prompt should be filled with.
+"""Targets: the token ids that every slot of a prompt should be filled with.
 
-A value is encoded together with what follows it, since tokenizers merge the two; it ends with the
-token that completes the stop rule, as the decoder's own values do.
+A value is encoded together with the text behind it, since tokenizers merge the two; it ends with
+the token that completes the stop rule, as decoded values do.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def slot_targets(
     literals: Sequence[Sequence[str]],
     learnt: Sequence[Sequence[bool]],
 ) -> tuple[list[Ids], list[tuple[bool, ...]]]:
-    """Ids of every slot of a prompt, in the order of slot ids; for each id, whether it is learnt.
+    """Returns the ids of every slot, in the order of slot ids; for each id, True if it is learnt.
 
     literals: (J, N) values as `OutputFormat.escape` writes them.
-    learnt: (J, N) whether they are to be learnt. In the autoregressive layout, where a document has
-        one slot that holds its whole output, the keys and punctuation always are.
+    learnt: (J, N) True for values to be learnt. In the autoregressive layout, where the one slot of
+        a document holds its whole output, keys and punctuation are always learnt.
     """
     pairs = list(zip(literals, learnt, strict=True))
     if compiled.decoding.layout == "autoregressive":
@@ -42,9 +42,9 @@ def slot_targets(
 
 
 def following_texts(compiled: CompiledSchema, num_documents: int) -> list[list[str]]:
-    """(J, N) what stands behind every value in the output.
+    """Returns (J, N) the texts behind every value in the output.
 
-    Its delimiter in a branch; in a skeleton the next key, and the output's closing at the end.
+    In a branch, the delimiter; in a skeleton, the next key, and at the end the output's closing.
     """
     output, paths = compiled.format, [attribute.labels for attribute in compiled.attributes]
     if compiled.decoding.layout == "branched":
@@ -52,7 +52,7 @@ def following_texts(compiled: CompiledSchema, num_documents: int) -> list[list[s
     if compiled.decoding.documents == "isolated":
         return [[*compiled.key_texts[0][1:], output.closing(paths[-1])]] * num_documents
     rows = compiled.key_texts[:num_documents]
-    # One output for all documents: the last value of one is followed by the next one's first key.
+    # One output for all documents: behind a document's last value comes the next one's first key.
     firsts = [row[0] for row in rows[1:]]
     end = output.closing((DocumentKey(str(num_documents)), *paths[-1]))
     return [[*row[1:], first] for row, first in zip(rows, [*firsts, end], strict=True)]
@@ -67,7 +67,7 @@ def _behind_branch(compiled: CompiledSchema, path: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ItemTarget:
-    """A slot that the count of a list calls for: of an item, or of a leaf of it.
+    """The target of an item's slot, or of a leaf of an item, which a list's count calls for.
 
     place: of the list among the attributes. key, values: token ids; k_max: the slot's budget.
     """
@@ -79,7 +79,7 @@ class ItemTarget:
 
 
 def item_target(compiled: CompiledSchema, slot: KnownSlot) -> ItemTarget:
-    """The right answer of a slot of an item."""
+    """Returns the target of an item's slot."""
     text = slot.raw + _behind_branch(compiled, slot.asked.labels)
     values = value_ids(text, compiled, slot.k_max)
     return ItemTarget(slot.place, slot.key, values, slot.k_max)
@@ -88,7 +88,7 @@ def item_target(compiled: CompiledSchema, slot: KnownSlot) -> ItemTarget:
 def _whole_output(
     compiled: CompiledSchema, literals: Sequence[str], learnt: Sequence[bool]
 ) -> tuple[Ids, tuple[bool, ...]]:
-    """The output that the model writes itself, from behind its opening."""
+    """Returns the ids of a whole output behind its opening; for each id, True if it is learnt."""
     parts = list(_parts(compiled, literals, learnt))
     ids = value_ids("".join(text for text, _ in parts), compiled, compiled.k_max[0])
     by_byte = [wanted for text, wanted in parts for _ in text.encode()]

@@ -1,7 +1,7 @@
-"""transformers' Trainer, given our batches and our loss (paper, section 4.4).
+"""transformers' Trainer with our batches and our loss (paper, section 4.4).
 
 Trainer and accelerate keep the loop, devices, precision, accumulation, checkpoints and early
-stopping; what is ours is what a batch is and what its loss is.
+stopping; batches and their loss are ours.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from schemax.training.sequences import IGNORE
 
 
 class TrainableModel(DecoderModel):
-    """A model that is trained as it decodes: same positions, same masks, logits where needed.
+    """A model that trains as it decodes: same positions, same masks, logits of labels alone.
 
     Raises ModelError for models that in-sequence decoding cannot serve.
     """
@@ -38,7 +38,7 @@ class TrainableModel(DecoderModel):
     def loss(
         self, wrapped: Any, batch: TrainingBatch, config: DecodingConfig
     ) -> tuple[Tensor, Tensor]:
-        """Cross entropy, summed over all labels of a batch, and how many there are.
+        """Returns the cross entropy, summed over all labels of a batch, and their number.
 
         wrapped: the model itself, or adapters or a distributed wrapper around it.
         """
@@ -55,7 +55,7 @@ class TrainableModel(DecoderModel):
         places: tuple[Tensor, Tensor],
         config: DecodingConfig,
     ) -> Tensor:
-        """(S, V) at the S places (rows, columns); no lock is held, since one thread trains."""
+        """Returns (S, V) logits at S places (rows, columns), without a lock: one thread trains."""
         tokens = token_info(batch)
         rows = self.rows_of(tokens, config)
         self._selection.local.places = places
@@ -75,7 +75,7 @@ class TrainableModel(DecoderModel):
     def rows_of(
         self, tokens: TokenInfo, config: DecodingConfig
     ) -> AbstractContextManager[None] | None:
-        """Attention without what documents do not see of each other, where no kernel skips that.
+        """Returns a context of attention by rows; None if the dense mask is used.
 
         GPUs keep the mask: their kernels need no memory for scores.
         """
@@ -94,13 +94,13 @@ Tell = Callable[[str], None]
 
 
 class ParallelTrainer(Trainer):
-    """Trains with the decoder's own positions and mask.
+    """A Trainer with the positions and the mask of decoding.
 
-    reader: runs the forward pass; config: says who sees whom; options: the Trainer's own, whose
+    reader: runs the forward pass; config: determines visibility; options: the Trainer's, whose
         datasets are `BatchDataset`s.
-    A batch's loss is the mean over all labels of an optimizer step, over devices and accumulated
-    batches alike, so that neither how rows are packed nor how batches are cut changes it.
-    f1: of held-out documents, measured at every check on the first process; None measures none.
+    The loss is the mean over all labels of an optimizer step, across devices and accumulated
+    batches, so that it does not depend on how rows are packed and batches are cut.
+    f1: measures F1 of held-out documents at every check, on the first process; None: not measured.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ParallelTrainer(Trainer):
         self._reader = reader
         self._config = config
         self.f1: Callable[[], float] | None = None
-        self._tokens, self._since = 0, time.perf_counter()  # of what is not logged yet
+        self._tokens, self._since = 0, time.perf_counter()  # since the last log entry
         # The loss is divided by the labels of a whole step, below.
         self.model_accepts_loss_kwargs = True
         self.remove_callback(PrinterCallback)
@@ -127,9 +127,9 @@ class ParallelTrainer(Trainer):
         return SequentialSampler(dataset)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Sets the rates of this run's schedule.
+        """Loads both, then sets the learning rates of this run's schedule.
 
-        Saved rates are of a run that may have been planned shorter; of a finished run they are 0.
+        Saved rates may belong to a shorter run; for a finished run they are 0.
         """
         super()._load_optimizer_and_scheduler(checkpoint)
         scheduler = self.lr_scheduler
@@ -144,7 +144,7 @@ class ParallelTrainer(Trainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], Tensor]:
-        """The batches of a step, and the number of labels in them, over all devices."""
+        """Returns the batches of a step, and the number of their labels over all devices."""
         batches = list(islice(epoch_iterator, num_batches))
         counts = [(batch["labels"] != IGNORE).sum() for batch in batches]
         count = torch.stack(counts).sum().to(device)
@@ -160,9 +160,9 @@ class ParallelTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The summed loss over the labels of the whole step.
+        """Returns a batch's summed loss, divided by the labels of the whole step.
 
-        Gradients are averaged over devices afterwards, hence the factor.
+        Gradients are averaged over devices afterwards, hence the factor `world_size`.
         """
         summed, count = self._reader.loss(model, inputs, self._config)
         if num_items_in_batch is None:
@@ -177,7 +177,7 @@ class ParallelTrainer(Trainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> dict[str, float]:
-        """The mean loss over all labels; the usual mean over batches would weigh short ones up."""
+        """Returns the mean loss over labels; a mean over batches would overweight short batches."""
         started = time.perf_counter()
         model = self.model_wrapped
         model.eval()
@@ -186,7 +186,7 @@ class ParallelTrainer(Trainer):
             batch: Any = self._prepare_inputs(inputs)
             with torch.no_grad(), self.compute_loss_context_manager():
                 summed, count = self._reader.loss(model, batch, self._config)
-            # Devices that ran out of batches repeat some, which this leaves out again.
+            # Devices without batches left repeat some; `gather_for_metrics` drops the repeats.
             pair = torch.stack([summed.float(), count.float()])[None]
             gathered = self.accelerator.gather_for_metrics(pair)
             totals += gathered.cpu().double().sum(dim=0)
@@ -203,7 +203,7 @@ class ParallelTrainer(Trainer):
         return metrics
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Adds the tokens per second of the steps since the last entry, over all devices."""
+        """Adds the tokens per second since the last entry, over all devices."""
         if "loss" in logs:
             now = time.perf_counter()
             rate = self._tokens / max(1e-9, now - self._since)
@@ -219,11 +219,11 @@ _CURVES = {
     "eval_loss": "held-out loss {:.4f}",
     "eval_f1": "held-out F1 {:.3f}",
 }
-"""Entries of the Trainer's log that are shown, and how."""
+"""The entries of the Trainer's log that are shown, and their formats."""
 
 
 class ProgressCallback(TrainerCallback):
-    """Steps with the latest curves, and every check; told on the first process only."""
+    """A callback that shows steps with the latest curves, and checks, on the first process only."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell

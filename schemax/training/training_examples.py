@@ -29,13 +29,13 @@ from schemax.stated import Label, Stated
 
 @dataclass(frozen=True, slots=True)
 class TrainingExample:
-    """A document and its right values.
+    """A document and its gold values.
 
-    name: what messages call it; text: as the model is shown it.
-    values: attribute name -> value, ready to be written; None is an explicit null. An attribute
-        that was not annotated is missing.
-    unknown: attributes whose values are not known, so nothing is learnt about them.
-    labels: what predictions are compared with.
+    name: in messages; text: as the model is shown it.
+    values: attribute name -> value, ready to be written; None is an explicit null. Attributes
+        without annotation are missing.
+    unknown: attributes with unknown values, which are not learnt.
+    labels: the labels that predictions are compared with.
     """
 
     name: str
@@ -49,10 +49,10 @@ class TrainingExample:
 def gold_examples(
     annotated: Sequence[Example], schemas: Mapping[str, type[BaseModel]], output: OutputFormat
 ) -> list[TrainingExample]:
-    """Training examples from annotations; of several accepted values, the first one is taught.
+    """Returns training examples from annotations; of several accepted values, the first is taught.
 
-    Raises InputError, naming product and attribute, for labels that the schema does not know, or
-    whose value is not of its type.
+    Raises InputError, naming product and attribute, for labels that the schema lacks, or whose
+    value does not fit the type.
     """
     examples = []
     for name, one in zip(row_ids(annotated), annotated, strict=True):
@@ -70,9 +70,9 @@ def training_example(
     schemas: Mapping[str, type[BaseModel]],
     output: OutputFormat,
 ) -> tuple[TrainingExample, tuple[FieldError, ...]]:
-    """A training example, and what is wrong with the values that it leaves out as unknown.
+    """Returns a training example, and the errors of values that it leaves out as unknown.
 
-    stated: by attribute, under its name or the one that the model is shown.
+    stated: by attribute, under its name or the name that the model is shown.
     Raises InputError for a category without a schema, an unknown attribute, and an empty text.
     """
     schema = schemas.get(annotated.category)
@@ -90,10 +90,10 @@ def training_example(
 def read_training_examples(
     train: Path, test: Path | None, *, keep_overlap: bool = False
 ) -> list[Example]:
-    """Examples to train on: without those whose text is also in `test`, unless these are kept.
+    """Reads examples to train on; drops examples with a text of `test`, unless keep_overlap.
 
-    Warns of both, and of ids that occur twice. Raises InputError for files that hold
-    anything else, and where nothing is left; OSError for those that cannot be read.
+    Warns of shared texts and of duplicated ids. Raises InputError for files that hold anything
+    else, and if no example is left; OSError for files that cannot be read.
     """
     annotated = read_examples(train)
     if doubled := duplicated_ids(annotated):
@@ -126,10 +126,9 @@ def left_to_train(
     examples: Sequence[TrainingExample],
     file: Path,
 ) -> tuple[list[Example], list[TrainingExample]]:
-    """Documents of a file, and what is taught of them, without those that prompts show; notes
-    these.
+    """Returns documents of a file and their training examples, without the shown documents.
 
-    Raises InputError where no document of a category is left.
+    Notes the documents left out. Raises InputError if no document of a category is left.
     """
     texts = {shown_text("", example) for example in shots.examples}
     named = [*zip(row_ids(annotated), annotated, strict=True)]
