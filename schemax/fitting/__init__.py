@@ -1,4 +1,4 @@
-"""Chooses a prompt for a model on labelled documents; no weights are trained."""
+"""Fitting: chooses a prompt for a model on labelled documents; no weights are trained."""
 
 from schemax.fitting.run import Fitted, fit
 

@@ -1,4 +1,4 @@
-"""A prompt that could be chosen."""
+"""`Candidate`: a prompt that the search may choose."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 RowNumbers = tuple[int, ...]
-"""Places among the labelled documents."""
+"""Places in the sequence of labelled documents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """Settings for all categories, and the demonstrations of each.
 
-    template: its name among those that are tried. extractive, contextual_calibration,
-    null_penalty: as of `DecodingConfig`. shown: category -> rows, in the order in which they are
-    shown; a category without rows has no demonstration. nearest: how many of these rows a document
-    is shown, those that are most like it; 0 shows all.
+    template: the name of a template that is tried. extractive, contextual_calibration,
+    null_penalty: as in `DecodingConfig`. shown: category -> rows, in the order in which they are
+    shown; a category without rows has no demonstration. nearest: the number of rows that a document
+    is shown, the most similar ones; 0 shows all.
     """
 
     template: str
@@ -28,17 +28,17 @@ class Candidate:
     nearest: int = 0
 
     def key(self, category: str) -> str:
-        """All that the answers for documents of a category depend on, as text."""
+        """Returns, as text, all that the answers for documents of a category depend on."""
         rows = self.shown.get(category, ())
         settings = self.extractive, self.contextual_calibration, self.null_penalty, self.nearest
         return json.dumps([self.template, *settings, category, rows])
 
     def with_rows(self, shown: Mapping[str, RowNumbers]) -> Candidate:
-        """A candidate with other demonstrations in these categories."""
+        """Returns the candidate with other demonstrations in the categories of `shown`."""
         return replace(self, shown={**self.shown, **shown})
 
     def __str__(self) -> str:
-        """For people; rows are counted from 1, as the lines of a file are."""
+        """Returns a description; rows are counted from 1, as lines of a file are."""
         counts = {len(rows) for rows in self.shown.values()} or {0}
         several = "-".join(map(str, dict.fromkeys((min(counts), max(counts)))))
         if self.nearest:

@@ -1,4 +1,4 @@
-"""Labelled documents in the order of how much they show of what can be asked."""
+"""The order of demonstrations: labelled documents that cover the most attributes come first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _ABSENT = 0.5
-"""The worth of showing an attribute's absence, beside showing a value of it."""
+"""The worth of showing an attribute's absence, relative to showing a value."""
 
 
 def coverage_order(
@@ -16,13 +16,13 @@ def coverage_order(
     names: Sequence[str],
     count: int | None = None,
 ) -> list[int]:
-    """Orders rows so that the first few show as many attributes as so few can.
+    """Orders rows greedily, so that the first rows cover as many attributes as possible.
 
-    Each next one shows what the rows before it show least: a value of every attribute first, then
-    its absence, then either once more. Of rows that show as much, the first one comes first.
+    Each row shows what the rows before it show least: first a value of every attribute, then its
+    absence, then either again. Of rows with equal worth, the first in `rows` comes first.
 
-    labels: attribute -> value of a row, None where the text states none; names: all attributes.
-    count: how many rows are put in this order, the others follow as they are; None for all.
+    labels: row -> attribute -> value, None if the text states none; names: all attributes.
+    count: the number of rows to order, behind which the others keep their order; None for all.
     """
     left, order = list(rows), list[int]()
     counts: Counter[tuple[str, bool]] = Counter()
@@ -37,6 +37,6 @@ def coverage_order(
 def _worth(
     labels: Mapping[str, Any], names: Sequence[str], counts: Counter[tuple[str, bool]]
 ) -> float:
-    """The square makes a first showing worth more than several later ones."""
+    """Returns the worth of a row; by the square, a first showing is worth more than later ones."""
     stated = ((name, labels.get(name) is not None) for name in names)
     return sum((1.0 if one[1] else _ABSENT) / (1 + counts[one]) ** 2 for one in stated)

@@ -1,4 +1,4 @@
-"""Has documents read with a candidate, by the extractor itself, and counts what was right."""
+"""Measuring: reads documents with a candidate, by the extractor itself, and counts outcomes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from schemax.results import Extraction
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The documents that are read, and how a candidate is used for them.
+    """The documents to read, and the options that a candidate reads them with.
 
-    examples: the labelled documents, as `as_declared` has them. shots: those that can be shown.
-    templates: texts by the names of candidates; None is what is used without a prompt file.
+    examples: the labelled documents, as `as_declared` returns them. shots: row -> demonstration.
+    templates: name -> text; None is the template without a prompt file.
     """
 
     extractor: Extractor
@@ -41,7 +41,7 @@ class Work:
     format: str | None
 
     def decoding(self, candidate: Candidate) -> DecodingConfig:
-        """The extractor's, with what the candidate says of it."""
+        """Returns the extractor's decoding, with the candidate's settings."""
         changes: dict[str, Any] = {
             "extractive": candidate.extractive,
             "contextual_calibration": candidate.contextual_calibration,
@@ -52,7 +52,7 @@ class Work:
         return replace(self.extractor.decoding, **stated)
 
     def options(self, candidate: Candidate) -> dict[str, Any]:
-        """Options of `Extractor.stream`, for documents of all categories."""
+        """Returns options of `Extractor.stream`, for documents of all categories."""
         shown = {
             category: [self.shots[row] for row in candidate.shown.get(category, ())]
             for category in self.schemas
@@ -62,12 +62,12 @@ class Work:
             "format": self.format,
             "template": self.templates[candidate.template],
             "decoding": self.decoding(candidate),
-            # None leaves what is shown to whatever is shown without a prompt file.
+            # None: the examples that are shown without a prompt file.
             "examples": shown if any(shown.values()) else None,
         }
 
     def outcome(self, row: int, item: Extraction[Any]) -> OutcomeCounts:
-        """The outcomes of the pairs of a document."""
+        """Returns the outcomes of the pairs of a document."""
         scores = scores_of([self.examples[row]], [item], self.schemas)
         protocol, strict = (scores.counts(strict=which)[0].tolist() for which in (False, True))
         return tuple(protocol), tuple(strict)
@@ -75,7 +75,7 @@ class Work:
 
 @contextmanager
 def _unwarned() -> Iterator[None]:
-    """Silences warnings about prompts, since nobody will use most of those that are tried."""
+    """Silences warnings about prompts, since most prompts that are tried will never be used."""
     told = logging.getLogger("schemax")
     before = told.level
     told.setLevel(logging.ERROR)
@@ -89,9 +89,9 @@ def _unwarned() -> Iterator[None]:
 
 @dataclass(slots=True)
 class Measuring:
-    """A `Measure` of the search, which reads nothing twice.
+    """A `Measure` of the search, which reads no document twice with the same prompt.
 
-    seconds: how long it may measure, with what earlier runs have measured. clock: in seconds.
+    seconds: the time for measuring, including earlier runs. clock: in seconds.
     """
 
     work: Work

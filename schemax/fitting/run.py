@@ -1,4 +1,4 @@
-"""A whole run: labelled documents in, a prompt file and what it gained out."""
+"""A run of fitting: takes labelled documents, returns a prompt file and its gain."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from schemax.servers.remote import RemoteModel
 from schemax.stated import titles_of
 
 SEARCHING = 0.8
-"""The share of the time that is for searching; the rest calibrates and reads held-out documents."""
+"""The share of the time for the search; the rest calibrates and reads held-out documents."""
 
 READY_MADE = ("verbatim", "standard", "generic")
 NEAREST = (4, 8)
 MOST_SHOWN = 1000
-"""Rows of a category that may be shown, each document a few of them."""
+"""The most rows of a category that may be shown, a few to each document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """prompt: what was chosen. trials: what was measured.
+    """The chosen prompt, with the trials of the search.
 
-    before, after: scores on the documents held out, without a prompt file and with this one.
+    before, after: scores on the held-out documents, without a prompt file and with this one.
     """
 
     prompt: PromptFile
@@ -62,19 +62,19 @@ class Fitted:
     after: Scores
 
     def gain(self, *, strict: bool = False) -> Interval:
-        """The 95 % interval of F1(after) - F1(before), a paired bootstrap over documents."""
+        """Returns the 95 % interval of F1(after) - F1(before): paired bootstrap over documents."""
         return difference_interval(
             self.before.counts(strict=strict), self.after.counts(strict=strict)
         )
 
     def intervals(self, *, strict: bool = False) -> tuple[Interval, Interval]:
-        """The 95 % intervals of F1 before and after."""
+        """Returns the 95 % intervals of F1 before and after."""
         both = (self.before, self.after)
         first, second = (f1_interval(one.counts(strict=strict)) for one in both)
         return first, second
 
     def lines(self) -> Iterator[str]:
-        """The gain on the documents held out."""
+        """Yields the gain on the held-out documents, as text."""
         yield f"{counted(self.after.products, 'document')} held out:"
         for name, strict in (("F1", False), ("strict F1", True)):
             scores = [one.strict if strict else one.protocol for one in (self.before, self.after)]
@@ -104,14 +104,14 @@ def fit(
 ) -> Fitted:
     """Chooses a prompt for a model by labelled documents. No weights are trained.
 
-    examples: as `as_declared` gives them; schemas: by category.
-    seconds: how long, with earlier runs that the sidecar knows of; four fifths of them search.
-    templates: name -> text of further ones. format: of all categories; None is their own.
-    sidecar: a file of what was measured, with which a run that was killed goes on.
-    model: what tells the model from others, for the sidecar; None looks at its weights.
-    tell: hears of every trial, in a line.
+    examples: as `as_declared` returns them; schemas: by category.
+    seconds: the time, including earlier runs in the sidecar; four fifths of it are for the search.
+    templates: name -> text of further templates. format: for all categories; None: their own.
+    sidecar: a file of measured outcomes, with which a killed run goes on.
+    model: identifies the model in the sidecar; None uses its weights.
+    tell: is called with a line for every trial.
 
-    Raises InputError for too few documents, and where the time is over before anything is known.
+    Raises InputError for too few documents, and if the time ends before the first measurement.
     """
     plain = _without_prompt(extractor)
     split = split_rows(examples, seed)
@@ -157,7 +157,7 @@ def fit(
 
 
 def _without_prompt(extractor: Extractor, *, raw: bool = True) -> Extractor:
-    """The model as it is used without a prompt file; raw: with no calibration either."""
+    """Returns the extractor without a prompt file; raw: without a calibration, too."""
     made = copy(extractor)
     made.prompt = PromptFile()
     if raw:
@@ -171,7 +171,7 @@ def _shots(
     split: Split,
     tell: Callable[[str], None],
 ) -> dict[int, FewShotExample]:
-    """Rows as examples, but for those held out; what the schema refuses leaves the pool."""
+    """Returns rows that are not held out as examples; drops misfits from the pool."""
     names, shots = row_ids(examples), dict[int, FewShotExample]()
     for category, rows in split.pool.items():
         for row in (*rows, *split.deciding[category]):
@@ -189,7 +189,7 @@ def _shots(
 def _templates(
     extractor: Extractor, schemas: Mapping[str, type[BaseModel]], more: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """The texts of templates by name; first that which is used without a prompt file."""
+    """Returns texts of templates by name; the template without a prompt file comes first."""
     own = any(extractor.named_template(schema) for schema in schemas.values())
     usual = extractor.decoding.template
     first: dict[str, str | None] = (
@@ -201,8 +201,8 @@ def _templates(
 
 
 def _first(work: Work) -> Candidate:
-    """The prompt as it is now. What an untrained model is decoded with is named, since a prompt
-    file that does not name it leaves it out."""
+    """Returns the current prompt as a candidate. For untrained models it names the settings, which
+    a prompt file would else leave out."""
     extractor, name = work.extractor, next(iter(work.templates))
     if extractor.is_trained or not _has_slots(extractor):
         return Candidate(name)
@@ -215,14 +215,14 @@ def _first(work: Work) -> Candidate:
 
 
 def _has_slots(extractor: Extractor) -> bool:
-    """True if a search can hold values to what their fields, or their documents, allow."""
+    """True if decoding can constrain values to what their fields, or their documents, allow."""
     config = extractor.decoding
     served = isinstance(extractor.model, RemoteModel)
     return config.layout != "autoregressive" and config.constrain and not served
 
 
 def _space(work: Work, split: Split, first: Candidate) -> Space:
-    """All that can be tried with this model; rows that show most come first."""
+    """Returns the search space of this model; rows that cover most come first."""
     extractor = work.extractor
     labels = {row: work.examples[row].stated for row in work.shots}
     pool = {}
@@ -255,7 +255,7 @@ def _space(work: Work, split: Split, first: Candidate) -> Space:
 
 
 def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
-    """A digest of all that answers and comparisons of candidates depend on, but the time."""
+    """Returns a digest of all that answers and comparisons depend on, apart from the time."""
     extractor = work.extractor
     if model is None:
         local = extractor.model
@@ -285,7 +285,7 @@ def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
 
 
 def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
-    """The chosen candidate as a file, with a calibration where enough values decide it."""
+    """Returns the candidate as a prompt file, with a calibration if the values suffice for one."""
     names = row_ids(work.examples)
 
     def demonstrations(shown: Mapping[str, Sequence[int]]) -> tuple[Demonstration, ...]:
@@ -303,7 +303,7 @@ def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
     )
     shown = chosen.shown
     if chosen.nearest:
-        # Among more examples some are more alike; rows that decided have nothing more to decide.
+        # More examples include more similar ones, and the deciding rows are not needed any more.
         shown = {
             name: (*rows, *(row for row in split.deciding[name] if row in work.shots))
             for name, rows in shown.items()
@@ -322,7 +322,7 @@ def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
 
 
 def _demonstration(example: Example, name: str, schema: type[BaseModel]) -> Demonstration:
-    """The document as people would label it: lists as lists."""
+    """Returns a labelled document as people would write it: lists as lists."""
     lists = lists_of(schema)
     stated = {
         label: json.loads(text) if label in lists and text is not None else text

@@ -1,4 +1,4 @@
-"""The search for a prompt: knows no model, only what `measure` says of candidates."""
+"""The search for a prompt: independent of models, it sees candidates through `measure` alone."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from schemax.evaluation.intervals import f1_interval, f1_of, resampled
 from schemax.fitting.candidate import Candidate, RowNumbers
 
 Outcomes: TypeAlias = npt.NDArray[np.int64]
-"""(rows, 2, 5): how many pairs of a document had which outcome, by the protocol and strictly."""
+"""(rows, 2, 5): counts of the outcomes of a document's pairs, by the protocol and strictly."""
 
 Measure: TypeAlias = Callable[[Candidate, Sequence[int]], Outcomes]
-"""Has documents read with a candidate. Raises OutOfTime."""
+"""A function that reads documents with a candidate. Raises OutOfTime."""
 
 SURE = 0.75
-"""Share of bootstrap draws in which other demonstrations of the same number have to be better: most
-of those that are tried differ by chance."""
+"""The share of bootstrap draws in which other demonstrations of the same number must be better:
+most of them differ by chance."""
 
 LIKELY = 0.55
-"""Share in which another setting has to be better, which differs in more than chance."""
+"""The share in which another setting must be better, which differs by more than chance."""
 
 HOPELESS = 0.1
-"""Share below which a candidate is dropped after a part of the documents."""
+"""The share below which a candidate is dropped after a part of the documents."""
 
 NULL_PENALTIES = (-1.0, 1.0, 2.0)
 
 SIZES = (4, 8, 16, 32, 64)
 
 _MORE = 3
-"""How many of the numbers of demonstrations are tried whatever the ones before them were worth."""
+"""The number of sizes that are tried whether or not the sizes before them were better."""
 
 _FEWEST = 12
-"""Documents of the part that comes first; a smaller set is read as a whole."""
+"""The fewest documents of the first part; a smaller set is read as a whole."""
 
 
 class OutOfTime(Exception):
-    """The stated time is over."""
+    """Raised when the given time is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
     """The settings and demonstrations that are tried.
 
-    pool: category -> rows that may be shown, those that show most first.
-    sizes: numbers of demonstrations, rising. nearest: numbers of demonstrations that each document
-    is shown of all rows, by likeness. rounds: of other demonstrations, after all else.
-    penalties_strictly: whether null penalties are compared by the strict score, since the protocol
-        sees no wrong value where no null is annotated.
+    pool: category -> rows that may be shown, in the order of their coverage.
+    sizes: numbers of demonstrations, ascending. nearest: numbers of demonstrations chosen by
+    similarity for each document. rounds: of other demonstrations, after all else.
+    penalties_strictly: True if null penalties are compared by the strict score, since the protocol
+        counts no wrong value if no null is annotated.
     """
 
     pool: Mapping[str, Sequence[int]]
@@ -68,7 +68,7 @@ class Space:
 
     @property
     def trials(self) -> int:
-        """About how many candidates a search measures that has the time."""
+        """The approximate number of candidates that a search with enough time measures."""
         first = len(self.sizes) + len(self.templates) + len(self.extractive) + len(self.nearest)
         then = len(self.contextual_calibration) + len(self.null_penalties)
         return 1 + first + then + 5 * self.rounds
@@ -76,10 +76,10 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A candidate that was measured: F1 on the documents that it was compared on.
+    """A measured candidate: its F1 on the documents that it was compared on.
 
-    half_width: of the 95 % interval. strict: whether a value that is not annotated counts as wrong.
-    better: whether it became the best so far.
+    half_width: of the 95 % interval. strict: True if a value without annotation counts as wrong.
+    better: True if the candidate became the best so far.
     """
 
     number: int
@@ -93,13 +93,13 @@ class Trial:
 
 @dataclass(slots=True)
 class Search:
-    """Goes from one best candidate to the next.
+    """A search that replaces the best candidate by better ones.
 
     rows: category -> documents on which candidates are compared; none of them is in the pool.
-    best: where the search begins, and what it has found. tell: hears of every trial.
+    best: the start, then the best candidate so far. tell: is called with every trial.
 
-    Numbers of demonstrations and settings change for all categories together. Which rows are shown
-    is decided category by category, since a category's answers depend on its own alone.
+    Numbers of demonstrations and settings change for all categories together. The rows to show are
+    chosen category by category, since a category's answers depend on its own rows alone.
     """
 
     measure: Measure
@@ -111,7 +111,7 @@ class Search:
     trials: list[Trial] = field(default_factory=list)
 
     def run(self) -> Candidate:
-        """The best candidate that was found before all was tried, or the time was over."""
+        """Returns the best candidate found until all was tried or the time was over."""
         try:
             self._told(self.best, self.measure(self.best, self._all), better=True)
             self.search()
@@ -120,7 +120,7 @@ class Search:
         return self.best
 
     def search(self) -> None:
-        """Tries first what brings most, since the time may be over at any moment."""
+        """Tries what brings most first, since the time may end at any moment."""
         space = self.space
         most = max(map(len, space.pool.values()), default=0)
         sizes = [size for size in space.sizes if size <= most] or [most] * bool(most)
@@ -144,7 +144,7 @@ class Search:
             self._challenge_rows(proposals)
 
     def _challenge_sizes(self, sizes: Sequence[int]) -> None:
-        """Larger numbers cost more: the largest are tried where those before them have won."""
+        """Tries numbers of demonstrations; larger, costlier ones only if smaller ones have won."""
         self._challenge([self._sized(size) for size in sizes[1:_MORE]])
         for size in sizes[_MORE:]:
             if len(max(self.best.shown.values(), key=len, default=())) < size // 2:
@@ -162,22 +162,22 @@ class Search:
 
     @property
     def _all(self) -> list[int]:
-        """RowNumbers of categories in turn, so that every beginning has some of each."""
+        """The rows, one of each category in turn, so that any first part has some of each."""
         longest = max(map(len, self.rows.values()))
         columns = self.rows.values()
         return [some[place] for place in range(longest) for some in columns if place < len(some)]
 
     @property
     def _part(self) -> list[int]:
-        """The rows that candidates are read on first."""
+        """The rows that candidates are compared on first."""
         return self._all[: max(_FEWEST, len(self._all) // 3)]
 
     def _challenge(self, candidates: Sequence[Candidate], *, strict: bool = False) -> bool:
-        """Takes the best of these, if it is better than the best so far, and says whether.
+        """Takes the best candidate if it is better than the best so far; True if one was taken.
 
         strict: compares by the strict score, and takes none that surely loses by the protocol.
-        Successive halving (Jamieson and Talwalkar, 2016): all are read on a part of the documents,
-        and only the better half of those that are not hopeless there on the others.
+        Successive halving (Jamieson and Talwalkar, 2016): all candidates are read on a part of the
+        documents; on the others, the better half of the candidates that are not hopeless.
         """
         left = [
             one
@@ -201,7 +201,7 @@ class Search:
         for one in left:
             found, before = (self.measure(which, self._all) for which in (one, self.best))
             better = better_share(before, found, strict=strict) >= LIKELY
-            if strict:  # which must not be bought with values that are annotated
+            if strict:  # a gain must not cost annotated values
                 better = better and better_share(found, before) < SURE
             self._told(one, found, strict=strict, better=better)
             if better:
@@ -209,9 +209,9 @@ class Search:
         return is_changed
 
     def _challenge_rows(self, proposals: Sequence[Mapping[str, RowNumbers]]) -> None:
-        """Takes other demonstrations in those categories in which they are surely better.
+        """Takes other demonstrations in the categories where they are surely better.
 
-        All proposals are read on a part of the documents; of every category, the best on the rest.
+        All proposals are read on a part of the documents; each category's best, on the rest.
         """
         part = self._part
         read = []
@@ -247,8 +247,8 @@ class Search:
         return [place for place, row in enumerate(rows) if row in own]
 
     def _proposals(self) -> Iterator[list[Mapping[str, RowNumbers]]]:
-        """Round by round, other demonstrations for all categories at once: more of them, a part of
-        them replaced, all of them replaced, another order. None where each document has its own."""
+        """Yields, per round, other demonstrations for all categories: more, a part replaced, all
+        replaced, reordered. Yields nothing if each document has its own."""
         if self.best.nearest:
             return
         generator = random.Random(f"{self.seed}, demonstrations")
@@ -277,12 +277,12 @@ class Search:
 
 
 def score(found: Outcomes, strict: bool = False) -> float:
-    """F1 over all documents."""
+    """Returns F1 over all documents."""
     return float(f1_of(found[:, int(strict)].sum(axis=0)))
 
 
 def better_share(before: Outcomes, after: Outcomes, *, strict: bool = False) -> float:
-    """The share of bootstrap draws, the same documents for both, in which the second is better."""
+    """Returns the share of bootstrap draws, paired by document, in which `after` is better."""
     pair = np.concatenate((before[:, int(strict)], after[:, int(strict)]), axis=1)
     drawn = resampled(pair)
     first, second = f1_of(drawn[:, :5]), f1_of(drawn[:, 5:])
@@ -290,14 +290,14 @@ def better_share(before: Outcomes, after: Outcomes, *, strict: bool = False) -> 
 
 
 def _grown(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
-    """A quarter more, at least one: of the rest, those that show most, one of them by chance."""
+    """Adds a quarter more rows, at least one, drawn from the rows left that cover most."""
     count = max(1, len(rows) // 4)
     likely = left[: 2 * count]
     return (*rows, *generator.sample(likely, min(count, len(likely))))
 
 
 def _swapped(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
-    """A quarter of them, at least one, replaced by others."""
+    """Replaces a quarter of the rows, at least one, by others."""
     count = min(max(1, len(rows) // 4), len(left))
     gone = generator.sample(range(len(rows)), min(count, len(rows)))
     there = generator.sample(left, len(gone)) if len(left) >= len(gone) else []
@@ -308,7 +308,7 @@ def _swapped(rows: RowNumbers, left: Sequence[int], generator: random.Random) ->
 
 
 def _replaced(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
-    """Replaces all, as far as there are others."""
+    """Replaces all rows, or as many as there are others."""
     there = generator.sample(left, min(len(rows), len(left)))
     return (*there, *rows[: len(rows) - len(there)])
 

@@ -1,4 +1,4 @@
-"""Three parts of labelled documents: to be shown, to decide, to tell what was gained."""
+"""The split of labelled documents into three parts: to show, to decide, to measure the gain."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from schemax.evaluation.examples import Example
 _HELD_OUT = 0.2
 _DECIDING = 0.4  # of the others
 _MOST = 96
-"""Documents of all categories together that decide, and that are held out: more would cost time
+"""The most documents of all categories that decide, and that are held out: more would cost time
 that is better spent on further candidates."""
 _FEWEST = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Category -> rows. No text is in two parts.
+    """Three parts, each category -> rows. No text is in two parts.
 
-    pool: may be shown. deciding: candidates are compared on them. held_out: neither.
+    pool: may be shown. deciding: candidates are compared on them. held_out: measure the gain.
     """
 
     pool: dict[str, list[int]]
@@ -32,7 +32,7 @@ class Split:
 def split_rows(examples: Sequence[Example], seed: int) -> Split:
     """Holds out a fifth of every category; two fifths of the rest decide, up to a bound.
 
-    Raises InputError where a category has too few different texts, which it names.
+    Raises InputError, naming it, for a category with too few different texts.
     """
     by_text: dict[str, dict[str, list[int]]] = {}
     for row, example in enumerate(examples):
@@ -49,7 +49,7 @@ def split_rows(examples: Sequence[Example], seed: int) -> Split:
         random.Random(f"{seed}, {category}").shuffle(names)
         held_out = min(most, max(2, round(_HELD_OUT * len(names))))
         deciding = min(most, max(3, round(_DECIDING * (len(names) - held_out))))
-        # One row of a text is as good as all of them.
+        # Of several rows with the same text, one suffices.
         rows = [texts[name][0] for name in names]
         split.held_out[category] = sorted(rows[:held_out])
         split.deciding[category] = sorted(rows[held_out : held_out + deciding])

@@ -1,4 +1,4 @@
-"""Measured outcomes, kept beside the file that a run writes, so that a killed run goes on."""
+"""`Trials`: measured outcomes in a file beside the output, with which a killed run goes on."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from pathlib import Path
 from typing import Any, TextIO
 
 OutcomeCounts = tuple[tuple[int, ...], tuple[int, ...]]
-"""How many pairs of a document had which outcome (`OUTCOMES`): by the protocol, and strictly."""
+"""The counts of outcomes (`OUTCOMES`) of a document's pairs: by the protocol, and strictly."""
 
 
 def sidecar(output: Path) -> Path:
-    """The file in which a run to an output keeps what it has measured."""
+    """Returns the file of measured outcomes that belongs to an output."""
     return output.with_name(f"_{output.name}.fit.jsonl")
 
 
 class Trials:
     """Outcomes by prompt and document, appended to a file line by line; None keeps no file.
 
-    digest: of all that outcomes depend on. A file of another digest is begun anew.
+    digest: of all that outcomes depend on. A file with another digest is begun anew.
     """
 
     def __init__(self, path: Path | None, digest: str) -> None:
         self.outcomes: dict[tuple[str, int], OutcomeCounts] = {}
-        self.seconds = 0.0  # that earlier runs and this one have measured
+        self.seconds = 0.0  # spent on measuring, in earlier runs and this one
         self._file: TextIO | None = None
         if path is not None:
             end = self._read(path, digest)
             self._file = path.open("r+" if end else "w", encoding="utf-8")
             self._file.seek(end)
-            self._file.truncate()  # a line that was cut off
+            self._file.truncate()  # drops a line that was cut off
             if not end:
                 self._write({"digest": digest})
         self.known = len(self.outcomes)
@@ -53,7 +53,7 @@ class Trials:
             self._file.flush()
 
     def _read(self, path: Path, digest: str) -> int:
-        """Takes up a file's lines: how many bytes they are, 0 for a file of something else."""
+        """Reads a file's lines; returns their length in bytes, 0 for a file of anything else."""
         try:
             lines = path.read_bytes().splitlines(keepends=True)
             if not lines or json.loads(lines[0]) != {"digest": digest}:
