@@ -1,7 +1,7 @@
-"""A declaration for documents of a category that nobody has declared yet.
+"""Discovery: declares the attributes of a category from samples of its documents.
 
-samples of the documents -> names (a model's, and lines that say `name: value`) -> the values that
-the documents have for them -> kinds -> a JSON Schema document, and what it finds in the samples.
+samples -> names (listed by a model, and in lines `name: value`) -> the values of the names in the
+samples -> types -> a JSON Schema document, and its coverage of the samples.
 """
 
 from schemax.discovery.discover import Discovery, discover, discovered

@@ -1,7 +1,7 @@
-"""`discover`: a declaration made of samples, as in figure 10 of the paper, but for the values.
+"""`discover`: makes a declaration from samples, as in figure 10 of the paper, but for the values.
 
-The model only names attributes. Their values, and by these their kinds, come from reading the
-samples for them, so that nothing stands in the declaration that no document states.
+The model only names attributes. Their values, and hence their types, come from reading the samples,
+so that the declaration holds nothing that no document states.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from schemax.schema import AttrSchema
 
 TEMPLATE = resource_dir("templates") / "discovery" / "attributes.jinja"
 
-# Characters of a sample that a list of names is made of; and samples of a list.
+# Characters of a sample that a list of names is made from, and samples per list.
 _CHARACTERS, _TOGETHER = 1_500, 5
-# Documents that samples are drawn from, so that time is bounded.
+# The most documents that samples are drawn from, which bounds the time.
 _MOST_READ = 10_000
 _TOKENS_PER_NAME = 8
-# An attribute is stated by so large a share of the samples.
+# The least share of samples that state an attribute.
 _LEAST_STATED = 0.05
-# A discovery with fewer attributes, or most of them with values less often, is in doubt.
+# A discovery is in doubt with fewer attributes, or if most have values in a smaller share.
 _FEW, _OFTEN = 3, 0.25
 _REMEDY = "name a larger model, or give more and longer samples"
-# Two attributes are one, if they never differ in as many samples.
+# Two attributes are the same if they agree in all samples, at least this many.
 _SAME = 3
 
 
 @dataclass(frozen=True, slots=True)
 class FoundAttribute:
-    """An attribute that samples state, and how often.
+    """An attribute that samples state, with its frequency.
 
-    name: of the property; lists: of the model's that name it; lines: samples with a line
-    `name: value`; coverage: the share of samples that have a value when they are read with the
-    declaration. unit: of a number, None for none.
+    name: of the property; lists: the number of the model's lists that name it; lines: the number of
+    samples with a line `name: value`; coverage: the share of samples with a value when they are
+    read with the declaration. unit: of a number, None without one.
     """
 
     name: str
@@ -67,9 +67,11 @@ class FoundAttribute:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """schema: the declaration; document: the same as JSON Schema; samples: how many were read;
-    lists: how many the model wrote; attributes: in order; left_out: names, with the reason; doubt:
-    what speaks against its use as it is, and what to do, None where nothing does."""
+    """A declaration made from samples.
+
+    schema: the declaration; document: the same as JSON Schema; samples, lists: numbers of samples
+    read and of lists by the model; attributes: in order; left_out: name -> reason; doubt: reasons
+    not to rely on it, and a remedy; None without any."""
 
     schema: type[AttrSchema]
     document: Mapping[str, Any]
@@ -80,7 +82,7 @@ class Discovery:
     doubt: str | None = None
 
     def report(self) -> dict[str, Any]:
-        """The discovery without the declaration, as JSON."""
+        """Returns the discovery without the declaration, as JSON."""
         rows = list(map(asdict, self.attributes))
         found = {"category": self.document["category"], "samples": self.samples}
         return found | {"lists": self.lists, "attributes": rows, "left_out": dict(self.left_out)}
@@ -96,21 +98,20 @@ def discover(
     samples: int = 40,
     text: str | Sequence[str] | None = None,
 ) -> type[AttrSchema]:
-    """A declaration of the attributes that documents of a category state, made of samples of them.
+    """Declares the attributes that documents of a category state, from samples of them.
 
     products: texts, or mappings as `extract` takes them; samples: how many of the first 10,000
         are drawn and read, always the same ones.
-    category: what the documents are about, in words.
-    model: a folder or Hub id; extractor: one that is loaded already. Without either,
-        `Extractor.default()`, whose embedded model names attributes badly.
+    category: the subject of the documents, in words.
+    model: a folder or Hub id; extractor: a loaded one. Without either, `Extractor.default()`, whose
+        embedded model is poor at naming attributes.
     text: the keys of a record that the model is shown; None shows all but id and category.
 
-    Warns (UserWarning) where little was found, or lists of names hardly agree: most of the time the
-    model is too small. `.json_schema()` of what comes out is a document to look through, change and
-    keep.
+    Warns (UserWarning) if little was found, or lists of names hardly agree: mostly because the
+    model is too small. `.json_schema()` of the result is a document to review, edit and keep.
 
-    Raises InputError where no document can be read, SchemaError where no attribute is found,
-    ModelError, and ValueError for settings that do not go together.
+    Raises InputError if no document can be read, SchemaError if no attribute is found, ModelError,
+    and ValueError for settings that exclude each other.
     """
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
@@ -134,14 +135,14 @@ def discovered(
     samples: int = 40,
     shown: RecordFields | None = None,
 ) -> Discovery:
-    """`discover`, with what it is made of."""
+    """Returns the result of `discover` with its evidence."""
     for name, number in (("max_attributes", max_attributes), ("samples", samples)):
         if not 1 <= number <= 1000:
             raise ValueError(f"{name} must be from 1 to 1000, not {number!r}")
     if not (category := category.strip()):
         raise ValueError("category is empty; say in words what the documents are about")
     documents = _drawn(read_documents(products, shown or RecordFields()), samples)
-    # Keys of records name columns that are there already, not attributes to be read.
+    # Without the keys of records, which name existing columns, not attributes to be read.
     bodies = ["\n".join(document.texts.values()) for document in documents]
     lists, problem = _lists(extractor, category, bodies, max_attributes)
     named = candidates(lists, bodies)[: 2 * max_attributes]
@@ -187,7 +188,7 @@ def discovered(
 
 
 def _drawn(documents: Iterator[Document], samples: int) -> list[Document]:
-    """Some of the documents that can be read, in order, the same ones every time."""
+    """Draws some of the readable documents, in order, the same ones every time."""
     chosen: list[tuple[int, Document]] = []
     random_number = random.Random(0)
     problem, read = "there are none", 0
@@ -210,7 +211,7 @@ def _drawn(documents: Iterator[Document], samples: int) -> list[Document]:
 def _lists(
     extractor: Extractor, category: str, bodies: Sequence[str], most: int
 ) -> tuple[list[list[str]], str | None]:
-    """A list of names for every few documents, and what went wrong with one that has none."""
+    """Returns a list of names per few documents, and the problem of a failed list, if any."""
     names = attr(
         f"the names, {most} at most",
         default_factory=list,
@@ -234,7 +235,7 @@ def _lists(
 
 
 def _listed(item: Extraction[Any]) -> list[str]:
-    """The names of a list; of one that was cut off, those that are whole."""
+    """Returns the names of a list; if it was cut off, the complete ones."""
     if names := getattr(item.value, "attributes", None):
         return list(names)
     result = item.fields["attributes"]
@@ -246,7 +247,7 @@ def _listed(item: Extraction[Any]) -> list[str]:
 def _values(
     extractor: Extractor, category: str, named: Sequence[AttributeName], texts: Sequence[str]
 ) -> list[dict[int, str]]:
-    """For every candidate: document -> the text that it states, as a model finds it."""
+    """Returns document -> stated value for every candidate, from lines or as the model reads it."""
     fields = {
         f"a{place}": (str | None, Field(default=None, title=candidate.title))
         for place, candidate in enumerate(named)
@@ -257,7 +258,7 @@ def _values(
         for place in range(len(named) if item.value is not None else 0):
             result = item.fields[f"a{place}"]
             value = result.value
-            # A value that the document does not hold is the model's invention.
+            # A value that the document does not hold is a hallucination.
             if value and (result.grounded or value.casefold() in WORDS):
                 found[place].setdefault(item.index, value)
     return found
@@ -266,7 +267,7 @@ def _values(
 def _kept(
     named: Sequence[AttributeName], values: Sequence[Mapping[int, str]], samples: int, most: int
 ) -> tuple[list[int], dict[str, str]]:
-    """The places of those that become attributes, and why the others do not."""
+    """Returns the places of the names that become attributes; for the others, the reason."""
     kept: list[int] = []
     left_out: dict[str, str] = {}
     for place, candidate in enumerate(named):
@@ -288,7 +289,7 @@ def _are_same(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
 
 
 def _coverage(extractor: Extractor, schema: type[AttrSchema], texts: Sequence[str]) -> list[int]:
-    """Counts of samples that have a value for each attribute, in the order of the fields."""
+    """Counts the samples with a value for each attribute, in the order of the fields."""
     names = list(schema.model_fields)
     counts = dict.fromkeys(names, 0)
     for item in extractor.stream(texts, schema):
@@ -326,7 +327,7 @@ def _nothing(where: str, why: str) -> SchemaError:
 
 
 def as_json(document: Mapping[str, Any]) -> str:
-    """A document with one property a line, to be read and changed by people."""
+    """Formats a document with one property per line, for people to read and edit."""
     rest = {key: value for key, value in document.items() if key != "properties"}
     head = json.dumps(rest, ensure_ascii=False, indent=2).removesuffix("\n}")
     lines = ",\n".join(

@@ -1,4 +1,4 @@
-"""Names of attributes: which are names at all, which mean the same, and who gave them."""
+"""Names of attributes: recognizes names, merges synonymous ones, counts their sources."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from schemax.ready_made import words_of
 _MOST_WORDS, _LONGEST = 4, 40
 _LONGEST_VALUE = 100
 _WORD = re.compile(r"[^\W\d_]{2,}")
-# `Weight: 2 kg` as a line, in a list, or between bars.
+# `Weight: 2 kg`: a line, an item of a list, or a part between bars.
 _LINE = re.compile(
     rf"[ \t]*[-*•·]?[ \t]*([^\W\d_][^:=\n|]{{0,{_LONGEST}}}?)[ \t]*[:=][ \t]+"
     rf"(\S[^\n|]{{0,{_LONGEST_VALUE}}})"
 )
-# Names that say nothing of the thing itself, in the form that words are compared in.
+# Names that tell nothing about the product, in the form that words are compared in.
 _NOTHING = [words_of(name) for name in ("price", "cost", "name value", "note", "attribute")]
 _SPELLINGS = {"colour": "color", "fibre": "fiber", "flavour": "flavor", "metre": "meter"}
 _EMPTY = frozenset({"product", "item", "the"})
@@ -27,8 +27,8 @@ _EMPTY = frozenset({"product", "item", "the"})
 class AttributeName:
     """A name that may become an attribute.
 
-    spellings: how often each was given; lists: of how many of the model's; documents: whose lines
-    state it -> the value there.
+    spellings: counts of each; lists: the number of the model's lists with the name; documents:
+    place of a document with a line of the name -> the value there.
     """
 
     spellings: Counter[str] = field(default_factory=Counter)
@@ -37,13 +37,13 @@ class AttributeName:
 
     @property
     def title(self) -> str:
-        """The commonest spelling, of several the first."""
+        """The most common spelling, of several the first."""
         text = self.spellings.most_common(1)[0][0]
         return text[:1].upper() + text[1:]
 
 
 def candidates(lists: Iterable[Sequence[str]], texts: Sequence[str]) -> list[AttributeName]:
-    """Names that the model listed and that lines of the texts give, the most agreed on first."""
+    """Returns the names in the model's lists and in lines of the texts, most frequent first."""
     found: dict[tuple[str, ...], AttributeName] = {}
     total = 0
     for names in lists:
@@ -58,7 +58,7 @@ def candidates(lists: Iterable[Sequence[str]], texts: Sequence[str]) -> list[Att
             candidate.lists += 1
     lines = _stated_in_lines(texts)
     for key, stated in lines.items():
-        if key in found or len(stated) > 1:  # a single line is no habit
+        if key in found or len(stated) > 1:  # a single line is not enough
             candidate = found.setdefault(key, AttributeName())
             candidate.spellings.update(name for name, _ in stated.values())
             candidate.documents = {place: value for place, (_, value) in stated.items()}
@@ -70,7 +70,7 @@ def candidates(lists: Iterable[Sequence[str]], texts: Sequence[str]) -> list[Att
 
 
 def _stated_in_lines(texts: Sequence[str]) -> dict[tuple[str, ...], dict[int, tuple[str, str]]]:
-    """Key of a name -> document -> (name, value), of lines that say `name: value`."""
+    """Returns key of a name -> document -> (name, value), from lines `name: value`."""
     found: dict[tuple[str, ...], dict[int, tuple[str, str]]] = {}
     for place, text in enumerate(texts):
         for part in re.split(r"[\n|]", text):
@@ -81,7 +81,7 @@ def _stated_in_lines(texts: Sequence[str]) -> dict[tuple[str, ...], dict[int, tu
 
 
 def _key(name: str) -> tuple[str, ...] | None:
-    """A key that names which surely mean the same share; None for what is no name."""
+    """Returns a key, equal for names that surely mean the same; None if the text is no name."""
     name = _plain(name)
     if len(name) > _LONGEST or not _WORD.search(name) or len(name.split()) > _MOST_WORDS:
         return None

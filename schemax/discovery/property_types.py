@@ -1,4 +1,4 @@
-"""Types of attributes, by the values that documents state for them."""
+"""Types of attributes, derived from the values that documents state."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from schemax.ready_made import words_of
 
 PropertyType = Literal["number", "choice", "yes or no", "list", "text"]
 
-# The shares of values that must be of a type.
+# The least shares of values that must be of a type: of lists `_SOME`, of others `_MOST`.
 _MOST, _SOME = 0.8, 0.3
-# Choices are closed, so only what is seen often, all of it, is one.
+# Choices are closed: every choice must occur more than once among enough values.
 _CHOICE_VALUES, _MOST_CHOICES = 8, 10
 _EXAMPLES = 3
 _LONGEST_NUMBER, _LONGEST_EXAMPLE = 9, 60
-# Letters that mean something else behind a number: 4K, 1080p, 5G.
+# Letters behind a number that are no units: 4K, 1080p, 5G.
 _NO_UNITS = frozenset({"k", "p", "g", "b", "i", "x", "d", "s", "c"} | {"in", "a", "an"})
 _UNITS = frozenset({"g", "d", "s", "in"})
 
 
 class _Amount(NamedTuple):
-    """unit: as it is written; rest: what stands around the amount."""
+    """An amount. unit: as written; rest: the text around the amount."""
 
     value: Decimal
     unit: str | None
@@ -36,7 +36,7 @@ class _Amount(NamedTuple):
 
 
 def declared(title: str, values: Sequence[str]) -> tuple[PropertyType, dict[str, Any]]:
-    """The type, and what a JSON Schema document says of a property with such values."""
+    """Returns the type of a property with these values, and its JSON Schema."""
     values = [harmless(one_line(value)) for value in values]
     node: dict[str, Any] = {"title": title}
     if _share(values, lambda value: _is_yes_or_no(value, title)) >= _MOST:
@@ -56,7 +56,7 @@ def declared(title: str, values: Sequence[str]) -> tuple[PropertyType, dict[str,
 
 
 def _number(values: Sequence[str]) -> Mapping[str, Any] | None:
-    """The type of values that are numbers, with the unit that most of them have."""
+    """Returns the JSON Schema of numbers, with their most common unit; None for other values."""
     amounts = [found for value in values if (found := _amount(value)) is not None]
     if not amounts or len(amounts) < _MOST * len(values):
         return None
@@ -73,7 +73,7 @@ def _number(values: Sequence[str]) -> Mapping[str, Any] | None:
         return None
     try:
         check_unit(unit)
-    except ValueError:  # one that pint cannot name in a word, such as a compound
+    except ValueError:  # a unit that pint cannot name in a word, such as a compound
         return {"type": ["number", "null"]}
     if unit == "piece":
         return {"type": ["integer", "null"]}
@@ -89,7 +89,7 @@ def _convert(amounts: Sequence[_Amount], unit: str) -> bool:
 
 
 def _amount(value: str) -> _Amount | None:
-    """The one number of a value of few words; None for codes and for what has several."""
+    """Returns the only number of a short value; None for codes and for several numbers."""
     found = amounts_in(value, whole=False, thousands=False)
     if len(found) != 1 or len(value.split()) > 4:
         return None
