@@ -1,4 +1,4 @@
-"""The doctor, which proves whether and how schemax runs on a model; and traces of passes."""
+"""Diagnosis: the doctor, which tests whether and how schemax runs on a model; traces of passes."""
 
 from schemax.diagnosis.examination import doctor
 from schemax.diagnosis.report import Agreement, Check, Diagnosis

@@ -1,7 +1,7 @@
-"""Every way to decode, beside an oracle that knows nothing of caches, batches or pruning.
+"""Agreement: compares every way to decode with an oracle without caches, batches or pruning.
 
-Both see the same tokens: `oracle` is given what the decoder wrote, and asked what it would have
-written at every place.
+Both see the same tokens: `oracle` is given the decoder's output, and returns the logits of every
+place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TEXTS = [
     "Kids' rain jacket “Duck” – yellow, size 104, waterproof, with hood \U0001f986",
     "x",
 ]
-# A whole output of the autoregressive layout would take longer than all else together.
+# A whole output of the autoregressive layout would take longer than everything else.
 _MOST_TOKENS = 12
 _EXACT = 2e-3
 _SETTINGS = [
@@ -56,10 +56,10 @@ class Probe(AttrSchema, category="product"):
 
 @torch.inference_mode()
 def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
-    """Yields an `Agreement` per way to decode, the one that equals plain requests first."""
+    """Yields an `Agreement` per way to decode; first the way that equals plain requests."""
     plain: list[SlotOutput] = []
     as_codec(tokenizer).check_vocabulary(model.vocab_size)
-    # Only then the same tokens give the same logits, however they are cut into passes.
+    # Only then do the same tokens give the same logits, however they are cut into passes.
     can_be_exact = model.dtype == torch.float32 and not model.architecture.uneven_steps
     for config in _SETTINGS:
         config = replace(config, max_retries=0, constrain=False)
@@ -98,7 +98,7 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
 def _keep(
     trace: dict[tuple[int, int], Tensor], index: Tensor, step: Tensor, logits: Tensor
 ) -> None:
-    """(V,) logits by which the decoder chose, by slot and step."""
+    """Keeps the (V,) logits by which the decoder chose, by slot and step."""
     places = zip(index.tolist(), step.tolist(), logits.float().cpu(), strict=True)
     trace.update(((place, k), row) for place, k, row in places)
 

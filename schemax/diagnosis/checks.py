@@ -1,4 +1,4 @@
-"""Checks of the doctor beside decoding: seams of the tokenizer, memory, threads."""
+"""Further checks of the doctor: slot boundaries of the tokenizer, memory, threads."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ FORMATS = ("json", "yaml", "xml")
 
 
 def well_suited_formats(tokenizer: Any) -> list[str]:
-    """Formats whose slots begin where the tokenizer would cut filled text."""
+    """Returns the formats whose slots begin where the tokenizer would cut filled text."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # said in the report
+        warnings.simplefilter("ignore")  # the report has them
         compiled = [
             compile_schema(Probe, tokenizer, format=name, template=TEMPLATE) for name in FORMATS
         ]
@@ -57,7 +57,7 @@ def _specials(tokenizer: Any) -> Check:
     specials = [item for item in codec.special_tokens.values() if item]
     ids = {i for text in specials for i in codec.encode_markup(text)}
     found = set(codec.encode(" ".join([*specials, TEXTS[0]])))
-    # A token that plain text can hold as well is no control token.
+    # A token that plain text may hold, too, is no control token.
     plain = set(codec.encode(" ".join(TEXTS)))
     leaked = {i for i in ids & found if not codec.token_bytes[i] and i not in plain}
     return Check(
@@ -67,7 +67,7 @@ def _specials(tokenizer: Any) -> Check:
     )
 
 
-# A product with a description, under the usual instruction; and what is asked of it.
+# A typical prompt, a product with its description, and its slots.
 _TOKENS, _SLOTS, _SLOT_TOKENS = 512, 12, 10
 
 
@@ -80,13 +80,13 @@ def memory_checks(model: DecoderModel | ForkModel) -> Iterator[Check]:
         document = per_token * (_TOKENS + _SLOTS * _SLOT_TOKENS)
     shape = f"{_TOKENS} tokens and {_SLOTS} slots"
     yield Check("memory per document", f"{document / 2**20:.2f} MiB for {shape}")
-    # A good part goes to activations and logits.
+    # Activations and logits take a large part.
     fits = int(0.6 * free_bytes(model.device) / max(1, document))
     yield Check("documents that fit", f"{fits:,} at once")
 
 
 def _cache_bytes(model: DecoderModel | ForkModel) -> tuple[int, int]:
-    """Bytes of one row, whatever its length; and bytes per token."""
+    """Returns the bytes of a row that do not depend on its length, and the bytes per token."""
     sizes = []
     for length in (8, 16):
         ids = torch.ones(1, length, dtype=torch.int64, device=model.device)
@@ -98,14 +98,14 @@ def _cache_bytes(model: DecoderModel | ForkModel) -> tuple[int, int]:
 
 
 def _size(part: Any) -> int:
-    """Bytes of all tensors in a cache."""
+    """Returns the bytes of all tensors in a cache."""
     if hasattr(part, "layers"):
         part = [vars(layer) for layer in part.layers]
     return sum(leaf.nbytes for leaf in tree_leaves(part) if isinstance(leaf, torch.Tensor))
 
 
 def thread_check() -> Check:
-    """Tells torch's threads, and what to do where others need the processors."""
+    """Returns the number of torch's threads, with a remedy if the processors are overloaded."""
     threads, usable = torch.get_num_threads(), usable_processors()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     found = f"{threads} on {usable} processors, load {load:.1f}"
@@ -118,9 +118,9 @@ def thread_check() -> Check:
 
 
 def processor_checks(trained: str | None) -> Iterator[Check]:
-    """The processor's instructions, its speed in bfloat16, and the dtype that "auto" takes for it.
+    """Yields the processor's instructions and speed in bfloat16, and the dtype of "auto".
 
-    trained: the dtype that the model's schemax.json names.
+    trained: the dtype in the model's schemax.json.
     """
     had = instructions()
     found = [

@@ -31,17 +31,17 @@ _LATER = (
 def contract_of(
     compiled: CompiledSchema, *, template: str, tokenizer: str, sample: str
 ) -> dict[str, Any]:
-    """Everything that `explain` shows, as plain data; sample: a document's text.
+    """Returns all that `explain` shows, as plain data. sample: a document's text.
 
-    skeleton: keys with their slots marked; one text for each branch, else a single one.
-    slots: of the first document of a prompt; of the items of a list, of the first one. key_start,
-        key_end, first_value: position ids; odd_boundary: whether the tokenizer would merge the end
-        of the key with the value.
-    stop: what ends a slot: in words, the states of its automaton, and ids that always do.
+    skeleton: keys with their slots marked; one text per branch, else a single text.
+    slots: of a prompt's first document, and of a list's first item. key_start, key_end,
+        first_value: position ids; odd_boundary: True if the tokenizer would merge the end of the
+        key with the value.
+    stop: the stop rule in words, the number of states of its automaton, and the ids that end all.
     tokens: lengths of one prompt, with the sample in each document.
-    waves: what is read when, and behind what; () where all is read at once.
+    waves: fields by wave, with the fields that each looks at; [] if all are read at once.
     steps: the most forward passes that a document takes part in, retries and repairs not counted;
-        autoregressive is None for what it cannot read, such as lists of nested models.
+        autoregressive is None for schemas that it cannot read, such as lists of nested models.
     """
     config = compiled.decoding
     prompt = compiled.encode([sample] * _num_documents(compiled))[0]
@@ -97,7 +97,7 @@ def _wave_numbers(attributes: Sequence[Attribute]) -> list[int]:
 
 
 def _waves(compiled: CompiledSchema) -> list[list[dict[str, Any]]]:
-    """Fields by wave, with what each looks at."""
+    """Returns fields by wave, with the fields that each looks at."""
     waves: dict[int, list[dict[str, Any]]] = {}
 
     def collect(attributes: Sequence[Attribute], head: str, before: int) -> None:
@@ -113,13 +113,13 @@ def _waves(compiled: CompiledSchema) -> list[list[dict[str, Any]]]:
 
 
 def _num_documents(compiled: CompiledSchema) -> int:
-    """The number of documents in a prompt; isolated ones cannot be told from a single one."""
+    """Returns the number of documents in a prompt; isolated documents are as a single one."""
     config = compiled.decoding
     return config.documents_per_prompt if config.documents == "stacked" else 1
 
 
 def _prompt_text(compiled: CompiledSchema) -> str:
-    """The prompt, with data marked apart from the chat template's text: see `marked`."""
+    """Returns the prompt; control tokens in data are marked: see `marked`."""
     prompt = compiled.prompt
 
     def data(text: str) -> str:
@@ -161,14 +161,14 @@ def _skeleton(compiled: CompiledSchema) -> tuple[str, ...]:
 
 
 def _behind(attribute: Attribute, beside: Mapping[Path, Path], form: OutputFormat) -> str:
-    """The text of a branch's key. beside: labels of the fields that it may look at, by path."""
+    """Returns the text of a branch's key. beside: path -> labels of fields that it may look at."""
     lead = tuple((beside[path], f" ⟦{'.'.join(path)}⟧") for path in attribute.after)
     return key_behind(lead, attribute.labels, form)
 
 
 def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]]:
-    """ends: the position id of every key's last token. Keys of fields that look at others are
-    given behind nulls."""
+    """Returns the slots as data. ends: the position id of every key's last token. Fields that look
+    at others have nulls there."""
     specs = zip(compiled.attributes, compiled.slots, strict=False)
     copied = {attribute.path for attribute, spec in specs if spec.copying is not None}
 
@@ -209,7 +209,7 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
 def _first_items(
     attributes: Sequence[Attribute], specs: Sequence[SlotSpec]
 ) -> Iterator[tuple[Attribute, int, Mapping[Path, Path]]]:
-    """Leaves of lists' first items with their budgets, and the labels of the leaves beside them."""
+    """Yields leaves of lists' first items with their budgets, and labels of the leaves beside."""
     for attribute, spec in zip(attributes, specs, strict=False):
         if isinstance(spec.follow_ups, Items):
             leaves = leaves_of_item(attribute, 1)
@@ -267,8 +267,8 @@ _REASONS = frozenset(
 
 
 def hints(attributes: Sequence[Attribute]) -> Iterator[str]:
-    """A line for every field that reads like the unit of a number, or the outcome of a reason,
-    beside it, and does not look at it."""
+    """Yields a line for every field that seems to depend on a field beside it, as the unit of a
+    number or the outcome of a reason, but does not look at it."""
     for field in attributes:
         if field.after:
             continue
@@ -277,7 +277,7 @@ def hints(attributes: Sequence[Attribute]) -> Iterator[str]:
         if _words(field) & _UNITS and (field.is_text or field.choices):
             numbers = [other for other in free if other.is_number]
             before = [other for other in numbers if beside.index(other) < beside.index(field)]
-            # "weight unit" is that of "weight"; else it is the closest one's.
+            # "weight unit" belongs to "weight"; other units to the closest number.
             near = [other for other in numbers if _words(other) & _words(field)]
             if found := near or before[::-1] or numbers:
                 yield _hint(field, found[0])

@@ -1,4 +1,4 @@
-"""The doctor: examines a model on this machine, and says whether and how schemax runs on it."""
+"""The doctor: examines on this machine whether and how schemax runs on a model."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
     model: a folder or Hub id, an `Extractor`, or a model of transformers with its `tokenizer`.
     loading: arguments of `Extractor.from_pretrained`, such as device and dtype.
 
-    A model that was named is examined in float32 where twice its size fits into memory, since only
-    there "exact" can be told from "nearly". Raises ModelError if the model cannot be loaded; a
-    model that is loaded and cannot be run gives a `Diagnosis` that says so.
+    A model given by name is examined in float32 if twice its size fits into memory, since only
+    there "exact" can be told from "nearly". Raises ModelError if the model cannot be loaded; for a
+    loaded model that cannot be run, the `Diagnosis` says so.
     """
     from schemax.runtime.loading import load
     from schemax.runtime.self_test import prepare
@@ -102,7 +102,7 @@ def _diagnose(
 
 
 def _widen(model: Any) -> str | None:
-    """Goes over to float32 if there is room; returns the dtype to use later."""
+    """Converts a model to float32 if there is room; returns its former dtype, None if unchanged."""
     import torch
 
     from schemax.runtime.limits import free_bytes

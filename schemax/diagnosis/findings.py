@@ -1,4 +1,4 @@
-"""Everything that is wrong with declarations, at once."""
+"""Findings: lists all faults of declarations at once."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from schemax.schema import AttrSchema
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault of a class, or (a warning) what may be one.
+    """A fault of a declaration, or a possible one (level "warning").
 
-    place: the file, and the line of the field or class where there is one. field: dotted, None for
-        the class as a whole. remedy: empty where `problem` says what to do.
+    place: the file, and the line of the field or class, if known. field: dotted; None for the whole
+        class. remedy: empty if `problem` says what to do.
     """
 
     level: str
@@ -47,7 +47,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Declared:
-    """A class, or a document that one is made of; `place` of the class or document."""
+    """A class, or a document that a class is made from. place: of the class or document."""
 
     name: str
     place: str
@@ -58,9 +58,9 @@ class _Declared:
 def findings(
     where: str, model: Unloaded, formats: Mapping[str, OutputFormat]
 ) -> tuple[list[str], list[Finding]]:
-    """The names of the declarations in a place, and all that is wrong with them for a model.
+    """Returns the names of the declarations in a place, and their faults for a model.
 
-    where: a module, a file of classes or documents, a class in one, a folder of documents, or a
+    where: a module, a file of classes or documents, a class in a file, a folder of documents, or a
     ready-made name. Raises InputError for a place that cannot be read or declares nothing.
     """
     declared = list(_declared(where))
@@ -109,7 +109,7 @@ def _finding(
 def _compiled(
     one: _Declared, model: Unloaded, formats: Mapping[str, OutputFormat]
 ) -> list[Finding]:
-    """Refusals and warnings of a declaration that is compiled in each of the formats."""
+    """Returns the refusals and warnings when a declaration is compiled in each of the formats."""
     schema = one.model or AttrSchema.from_json_schema(one.document or "")
     found: dict[tuple[str, str | None, str], list[str]] = {}
     for name, output in formats.items():
@@ -132,7 +132,7 @@ def _compiled(
 
 
 def _line_of(model: Any, field: str | None) -> str:
-    """The file and line of a field, else of its class, else of neither."""
+    """Returns the file and line of a field, else of its class, else the module's name."""
     try:
         lines, first = inspect.getsourcelines(model)
         file = Path(inspect.getsourcefile(model) or "?")

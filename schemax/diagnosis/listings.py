@@ -1,4 +1,4 @@
-"""Real-looking listings, and the cost of reading them in two ways."""
+"""Realistic product listings, and the cost of reading them in two ways."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Television(AttrSchema):
     ports: list[str] = attr("Connectors", default_factory=list)
 
 
-# Written for this purpose; any likeness to a product on sale is in the style alone.
+# Invented; they resemble real listings in style alone.
 LISTINGS: Sequence[tuple[str, str]] = (
     ("television", "Samsung 55-Inch Class 4K UHD Smart TV, 3x HDMI, USB"),
     ("shoes", "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"),
@@ -42,17 +42,17 @@ LISTINGS: Sequence[tuple[str, str]] = (
 )
 
 _BASELINE_SECONDS = 3.0
-"""After this long, no further listing is read autoregressively."""
+"""The seconds after which no further listing is read autoregressively."""
 
 WAYS = {"hyper-parallel": "isolated", "autoregressive": "autoregressive"}
-"""Names and decodings of the ways that are compared."""
+"""Names of the compared ways -> their decodings."""
 
 Cost = tuple[int, float]
-"""Forward passes and seconds of a listing that is read alone."""
+"""Forward passes and seconds of a listing read alone."""
 
 
 def read_listings(extractor: Extractor) -> list[Extraction[Any]]:
-    """All listings, read at once, in order."""
+    """Reads all listings at once; returns them in order."""
     records = [{"category": category, "title": title} for category, title in LISTINGS]
     schemas = {category: _schema(category) for category, _ in LISTINGS}
     stream = extractor.stream(records, schemas, category="category")
@@ -60,7 +60,7 @@ def read_listings(extractor: Extractor) -> list[Extraction[Any]]:
 
 
 def costs(extractor: Extractor) -> Iterator[tuple[Cost, ...]]:
-    """Costs of as many listings as there is time for, in each of the ways."""
+    """Yields the costs of a listing in each of the ways, for as many listings as time allows."""
     until = time.perf_counter() + _BASELINE_SECONDS
     for listing in LISTINGS:
         yield tuple(_cost(extractor, listing, way) for way in WAYS.values())
@@ -71,7 +71,7 @@ def costs(extractor: Extractor) -> Iterator[tuple[Cost, ...]]:
 def _cost(extractor: Extractor, listing: tuple[str, str], decoding: str) -> Cost:
     category, title = listing
     stream = extractor.stream([{"title": title}], _schema(category), decoding=decoding)
-    started = time.perf_counter()  # what is compiled is behind us
+    started = time.perf_counter()  # compiling is done
     (item,) = stream
     return item.steps, time.perf_counter() - started
 

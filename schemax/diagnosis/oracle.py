@@ -1,9 +1,9 @@
-"""The slow twin of decoding: no cache, no batch, no pruning, no scheduler.
+"""The oracle, the slow twin of decoding: no cache, no batch, no pruning, no scheduler.
 
-The oracle is given what the decoder wrote and runs it through the model as plain inputs
-(teacher-forced), one pass for a whole value, to ask at every place what should have been written.
-The decoder is right where every token is the answer; since it is right up to every place, that is
-what decoding token by token would have given.
+The oracle is given the decoder's output and runs it through the model as plain inputs
+(teacher-forced), one pass per value, which gives the right next token at every place. The decoder
+is right if every token is the right one; by induction, decoding token by token would have written
+the same.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _INFO = ("position_ids", "document", "slot", "step")
 def oracle_logits(
     model: Model, prompt: PromptIds, config: DecodingConfig, outputs: Sequence[SlotOutput]
 ) -> Iterator[Tensor]:
-    """(K, V) float32 logits of each slot, on the CPU, by which its K tokens are to be chosen.
+    """Yields (K, V) float32 logits of each slot, on the CPU, by which its K tokens are chosen.
 
     `branched` and `autoregressive` slots are plain requests: transformers' own forward pass over
-    the same token ids, without any mask of ours. Of `gapped` ones, and behind demonstrations of
-    their own, a whole prompt is one pass under the rule of visibility.
+    the same token ids, without masks of ours. For `gapped` slots, and for documents with their own
+    demonstrations, a whole prompt is one pass under the rule of visibility.
     """
     specs = plan_prompt(prompt, config).specs
     for logits, spec in zip(_logits(model, prompt, config, outputs), specs, strict=True):
@@ -56,7 +56,7 @@ def _logits(
             plan.slot_ids, plan.slot_document, plan.last_position, outputs, strict=True
         )
     ]
-    # No other slot sees tokens beyond a slot's gap, as in a retry.
+    # Tokens beyond a slot's gap, as in a retry, are not seen by other slots.
     within = [
         replace(value, ids=value.ids[: int(k_max) - 1])
         for value, k_max in zip(values, plan.k_max, strict=True)
@@ -66,7 +66,7 @@ def _logits(
         if len(values[place].ids) == len(within[place].ids):
             yield logits
             continue
-        # By itself: later keys, whose positions it reaches, are not there.
+        # Alone, without later keys, whose positions the value reaches.
         end = int(plan.last_index[place]) + 1
         cut = replace(plan, **{name: getattr(plan, name)[:end] for name in ("input_ids", *_INFO)})
         yield from _one_pass(model, config, cut, [*within[:place], values[place]], [place])

@@ -1,4 +1,4 @@
-"""The doctor's findings, as plain data and as text."""
+"""`Diagnosis`: the doctor's findings, as plain data and as text."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A way to decode, beside its oracle, on the model's own weights.
+    """The agreement of a way to decode with its oracle, on the model's own weights.
 
     oracle: "plain requests": transformers' own forward pass over each request by itself, without
         cache or mask of ours. "one pass": the same prompt with its values, all at once, without
         cache, batch or pruning, but under the same rule; for layouts that no plain request equals.
-    tokens, agreeing: greedy tokens compared, and those that were the oracle's.
+    tokens, agreeing: greedy tokens compared, and those equal to the oracle's.
     difference: the largest between two logits, relative to the spread of the logits.
-    exact: all tokens agree and the logits differ by rounding only; None outside float32, and for
-        models whose own logits depend on how a text is cut into passes.
-    like_plain: the share of slots filled as plain requests fill them; information, no fault.
+    exact: True if all tokens agree and logits differ by rounding only; None outside float32, and
+        for models whose own logits depend on how a text is cut into passes.
+    like_plain: the share of slots filled as by plain requests; a fact, no fault.
     refused: why the model cannot decode this way; nothing else is set then.
     """
 
@@ -41,7 +41,7 @@ class Agreement:
 
     @property
     def ok(self) -> bool:
-        """Exact in float32; elsewhere, where kernels round differently, nearly always the same."""
+        """True if refused or exact; if exactness is unknown, True if 90 % of the tokens agree."""
         if self.refused is not None:
             return True
         return self.agreeing >= 0.9 * self.tokens if self.exact is None else self.exact
@@ -57,7 +57,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A thing that was looked at. ok: None where it is a mere fact."""
+    """A check and its finding. ok: None for a mere fact."""
 
     name: str
     found: str
@@ -68,10 +68,10 @@ class Check:
 class Diagnosis:
     """The doctor's findings about a model.
 
-    ok: whether schemax runs on it, as far as could be proven.
+    ok: True if every check shows that schemax runs on it.
     facts: model, layers, positions, backend, tokenizer, memory; in order.
-    agreements: every way to decode.
-    problems: what speaks against the model, each with its remedy where there is one.
+    agreements: one per way to decode.
+    problems: reasons against the model, each with its remedy if there is one.
     recommended: arguments for `Extractor.from_pretrained` and `extract`.
     """
 
@@ -83,7 +83,7 @@ class Diagnosis:
     recommended: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """Returns plain data, ready for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:

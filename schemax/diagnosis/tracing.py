@@ -1,4 +1,4 @@
-"""Traces of one document: the tokens of every pass, their probabilities, and their rivals."""
+"""Traces of one document: the tokens of every pass, with probabilities and likely alternatives."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from schemax.servers.remote import RemoteModel
 from schemax.tokens import AGAIN, SlotOutput
 
 NUM_RIVALS = 5
-"""Tokens that are kept of every choice, the likeliest first."""
+"""The number of likeliest tokens that are kept per choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedStep:
     """The tokens that a pass wrote into a slot.
 
-    field: dotted name; "output" where one slot holds all of it.
-    text: of the token that was chosen, and of those behind it that followed without a choice.
-    token_ids: of these. probability: of the chosen one.
+    field: dotted name; "output" if one slot holds the whole output.
+    text, token_ids: of the chosen token, and of forced tokens behind it.
+    probability: of the chosen token.
     rivals: (text, probability) of the likeliest tokens, before the grammar rules any out.
-    as_text: whether a choice is written once more, held to no choices. again: whether a value that
-        was refused is asked for once more (`DecodingConfig.max_repairs`).
+    as_text: True if a choice is written again as free text. again: True if a refused value is asked
+        for again (`DecodingConfig.max_repairs`).
     """
 
     field: str
@@ -45,18 +45,18 @@ class TracedStep:
 
     @property
     def row(self) -> str:
-        """The name of the row that shows it: a field's, a second value's or a text's."""
+        """The name of the row that shows the step: of a field, a second value or a free text."""
         second = " (second chance)" if self.again else ""
         return f"{self.field}{second}{' (as text)' if self.as_text else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A document, pass by pass.
+    """The trace of a document.
 
-    passes: what each wrote, of the fields themselves; others: how many tokens each chose for lists'
-        items and for alternatives of choices. prompt_tokens: of the first pass.
-    one_by_one: passes that the same output takes where every token is written, keys included.
+    passes: the steps of each pass, for the fields themselves; others: the number of tokens that
+        each chose for items of lists and alternatives of choices. prompt_tokens: of the first pass.
+    one_by_one: the passes of the same output if every token is written, keys included.
     """
 
     text: str
@@ -67,7 +67,7 @@ class Trace:
     extraction: Extraction[Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """The trace as JSON."""
+        """Returns the trace as JSON."""
         return {
             "text": self.text,
             "field": next(iter(self.extraction.texts), "text"),  # whose places spans are
@@ -82,12 +82,12 @@ class Trace:
 def trace(
     extractor: Extractor, document: str | Mapping[str, Any], schema: type[BaseModel], **options: Any
 ) -> Trace:
-    """Reads one document, and keeps what every pass wrote for it.
+    """Reads one document, and returns the tokens that every pass wrote for it.
 
-    options: format, template, decoding, examples, as of `Extractor.stream`. Passes are shared with
-    whatever else the extractor does; counted are those that wrote for the document.
+    options: format, template, decoding, examples of `Extractor.stream`. Passes are shared with
+    other work of the extractor; only passes that wrote for the document count.
     Raises what compiling raises, InputError for a document that cannot be read, and ModelError for
-    models of servers, whose passes nobody sees.
+    models behind servers, whose passes cannot be seen.
     """
     if isinstance(extractor.model, RemoteModel):
         raise ModelError("a server does not tell its passes; trace a model of this process")
@@ -103,9 +103,9 @@ def trace(
 
 
 class Tracer:
-    """Makes a trace of what passes tell of a document.
+    """A collector of a document's passes, which makes its trace.
 
-    text: what the model is shown; prompt_tokens, passes: see `Trace`.
+    text: as the model is shown it; prompt_tokens, passes: see `Trace`.
     Raises InputError for a document that cannot be read.
     """
 
@@ -132,7 +132,7 @@ class Tracer:
         self._done: dict[int, SlotOutput] = {}
 
     def take(self, progress: Progress) -> None:
-        """Takes up what a pass wrote; a request that begins again writes all of it once more."""
+        """Adds a pass's steps; a request that begins again replaces all steps from there on."""
         if progress.steps or progress.others:
             del self.passes[progress.number :], self._others[progress.number :]
             self.passes.append(tuple(map(self._written, progress.steps)))
@@ -140,7 +140,7 @@ class Tracer:
         self._done.update(progress.done)
 
     def trace(self, extraction: Extraction[Any]) -> Trace:
-        """Raises InputError for a document that was not run."""
+        """Returns the trace. Raises InputError for a document that was not run."""
         if not extraction.slots:
             raise InputError("; ".join(error.message for error in extraction.errors))
         tokens = sum(len(slot.ids) for slot in _all_of(self._done.values()))
@@ -155,7 +155,7 @@ class Tracer:
 
     def _written(self, step: Step) -> TracedStep:
         codec = self._compiled.codec
-        # The end of the key that the tokenizer merges with the value comes with the first token.
+        # The first token may hold the end of the key, if the tokenizer merges it with the value.
         place, is_first = step.place, self._slots and not step.place.path and step.start == 0
         ids = (*(self._slots[place.number].begun if is_first else ()), *step.ids)
         return TracedStep(

@@ -1,4 +1,4 @@
-"""A model without its weights: compiles schemas as the loaded model does."""
+"""`Unloaded`: a model without its weights, which compiles schemas as the loaded model does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from schemax.prompt_file import PromptFile
 from schemax.trained import FILE as TRAINED
 from schemax.trained import TrainedWith, read_trained
 
-# All files that compiling depends on; weights are not among them.
+# All files that compiling depends on, without weights.
 _FILES = (
     *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "prompt.jinja"),
     *("generation_config.json", TRAINED),
@@ -25,11 +25,11 @@ _FILES = (
 
 
 class Unloaded(ModelSettings):
-    """The tokenizer and the settings of a model, and what a prompt file changes of them.
+    """A model's tokenizer and settings, with the changes of a prompt file.
 
-    place: the model's folder, Hub id or GGUF file, or the folder of a tokenizer; then the folder or
-    file that was read. own_template: the path of the model's template, None without one.
-    Raises ModelError, OSError for what cannot be read.
+    place: the model's folder, Hub id or GGUF file, or a tokenizer's folder; as attribute, the
+    folder or file read. own_template: the path of the model's template, None without one.
+    Raises ModelError, OSError for files that cannot be read.
     """
 
     def __init__(self, place: str | Path, prompt: PromptFile | None = None) -> None:
@@ -51,7 +51,7 @@ class Unloaded(ModelSettings):
 
 
 def _folder_of(place: str | Path) -> Path:
-    """The folder with a tokenizer: a local one, or one of the Hub's."""
+    """Returns the folder of a tokenizer, a local one or one downloaded from the Hub."""
     if Path(place).is_dir():
         return Path(place)
     if folder := cached_folder(str(place)):
@@ -66,7 +66,7 @@ def _folder_of(place: str | Path) -> Path:
 
 
 def _gguf_of(path: Path) -> Path | None:
-    """The GGUF file that a path means; the libraries that read it are imported only for one."""
+    """Returns the GGUF file that a path means, else None; imports its libraries only if needed."""
     if not (path.is_dir() and any(path.glob("*.[gG][gG][uU][fF]"))) and path.suffix != ".gguf":
         return None
     from schemax.runtime.loading.gguf_file import gguf_in, is_gguf
@@ -83,8 +83,8 @@ def _of_gguf(file: Path) -> tuple[TextCodec, tuple[int, ...]]:
 
 
 def _of_folder(folder: Path) -> tuple[TextCodec, tuple[Any, ...]]:
-    """The tokenizer, and the ids that end an output: its own, and those of the model's generation
-    config."""
+    """Returns the tokenizer, and the ids that end an output: the tokenizer's and the generation
+    config's."""
     try:
         codec = load_codec(folder)
     except (ModelError, OSError):

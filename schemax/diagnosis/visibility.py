@@ -33,19 +33,19 @@ _SLOTS = {
 
 
 def sentences(config: DecodingConfig) -> tuple[str, ...]:
-    """The rule of visibility for these settings, in words."""
+    """Returns the rule of visibility for these settings, in words."""
     if config.layout == "autoregressive":
         return (_LAYOUTS[config.layout],)
     return (_LAYOUTS[config.layout], _DOCUMENTS[config.documents], _SLOTS[config.slots])
 
 
 def picture(config: DecodingConfig) -> dict[str, Any]:
-    """The rule of visibility on one document of three slots, or two stacked ones of two.
+    """Returns the rule of visibility for a document of three slots, or two stacked ones of two.
 
-    sees[q][k]: whether token q sees token k; `labels` names them. I, D and S are one token each,
-    and so is every key; values have two tokens.
+    sees[q][k]: True if token q sees token k; `labels` names the tokens. I, D, S and every key are
+    one token each; values have two tokens.
     """
-    import torch  # takes seconds, and only this picture needs it
+    import torch  # takes seconds, and is needed only here
 
     from schemax.runtime.visibility import TokenInfo, visible
 
@@ -71,7 +71,7 @@ def picture(config: DecodingConfig) -> dict[str, Any]:
     for slot in slots:
         value = "w" if writes_keys else f"v{slot}."
         labels += [f"{value}{step + 1}" for step in range(_VALUE_TOKENS)]
-    # Values stand right behind their keys, and not where they lie.
+    # Values are shown right behind their keys, not at their places in the sequence.
     after = [*range(len(plan.input_ids)), *plan.last_index.repeat(_VALUE_TOKENS)]
     order = sorted(range(len(labels)), key=after.__getitem__)
     integers = (filled.position_ids, filled.document, filled.slot, filled.step)
@@ -82,7 +82,7 @@ def picture(config: DecodingConfig) -> dict[str, Any]:
 
 
 def lines(picture: Mapping[str, Any]) -> list[str]:
-    """The matrix as text: a row per token that looks, a column per token that is seen."""
+    """Returns the matrix as text: a row per query token, a column per token that is seen."""
     width = max(map(len, picture["labels"]))
     rows = [("", picture["labels"])]
     for label, row in zip(picture["labels"], picture["sees"], strict=True):

@@ -1,4 +1,4 @@
-"""A trace as one page that plays the passes back; and the parts of such a page."""
+"""Playback: a page that plays back the passes of a trace, and the parts of the page."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from schemax.diagnosis.tracing import Trace
 from schemax.pages import asset, page_of, to_json
 
 BODY, STYLE, SCRIPT = (asset(__file__, f"trace.{kind}") for kind in ("html", "css", "js"))
-"""The parts of a page that shows a trace; SCRIPT's `mountTrace` is given the trace."""
+"""The parts of a page that shows a trace; SCRIPT has `mountTrace`, which takes the trace."""
 
 
 def playback(trace: Trace, title: str) -> str:
-    """The page. Can be encoded as UTF-8, whatever the text holds."""
+    """Returns the page. It can be encoded as UTF-8, whatever the text holds."""
     return page_of(
         title,
         f"<header>\n  <h1>$title</h1>\n</header>\n{BODY}",
