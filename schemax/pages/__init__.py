@@ -31,11 +31,11 @@ def page_of(
     connect: str = "'none'",
     has_images: bool = False,
 ) -> str:
-    """A page that runs no script but its own. Can be encoded as UTF-8, whatever the texts hold.
+    """Returns a page that runs no script but its own; UTF-8 can encode it, whatever it holds.
 
-    body: markup, in which `$title` stands for the title. style, script: beside those that all
-    pages share. data: JSON, of `to_json`. connect: the addresses that the content security policy
-    lets the script ask. has_images: whether images stand in the data.
+    body: markup, with `$title` for the title. style, script: in addition to those that all pages
+    share. data: JSON from `to_json`. connect: the addresses that the content security policy lets
+    the script request. has_images: True if the data hold images.
     """
     style = asset(__file__, "page.css") + style
     script = "\n" + asset(__file__, "page.js") + script
@@ -56,23 +56,23 @@ def page_of(
 
 
 def asset(beside: str, *names: str) -> str:
-    """Files in the folder of a module, one after another."""
+    """Returns the text of files in the folder of a module, one after another."""
     return "\n".join(Path(beside).with_name(name).read_text("utf-8") for name in names)
 
 
 def to_json(value: Any) -> str:
-    """JSON that can stand inside <script>: no "<", and no lone surrogate but as an escape."""
+    """Returns JSON that is safe inside <script>: "<" and lone surrogates are escaped."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     text = text.replace("<", "\\u003c")
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def write_page(path: str | os.PathLike[str], page: str) -> None:
-    """Writes a file that is never half there: it gets its name only when it is complete."""
+    """Writes a file atomically: it gets its name only when it is complete."""
     with writing(os.fspath(path)) as handle:
         handle.write(page.encode())
 
 
 def _hash(text: str) -> str:
-    """The name by which a content security policy allows an inline script or style."""
+    """Returns the hash by which a content security policy allows an inline script or style."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

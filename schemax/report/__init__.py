@@ -1,4 +1,4 @@
-"""Extractions as one page to look through, which needs nothing but a browser."""
+"""Reports: extractions as one self-contained page to look through in a browser."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def report(
     title: str | None = None,
     limit: int = MOST_ROWS,
 ) -> str:
-    """A self-contained HTML page of what was read: values, confidences, errors, marked texts.
+    """Makes a self-contained HTML page of extractions: values, confidences, errors, marked texts.
 
-    Takes what `Extractor.stream` gives, of one schema or several; shown in the order of the input.
-    Returns the page, and writes it to `path` if one is named. It holds the first `limit` rows that
-    come (fewer where texts are very long) and says how many there are beside them.
+    Takes extractions of `Extractor.stream`, of one schema or several, and shows them in the order
+    of the input. Returns the page, and writes it to `path` if given. It holds the first `limit`
+    rows that come (fewer if texts are very long) and says how many are left out.
     """
     page = Report(title, limit=limit)
     for item in extractions:

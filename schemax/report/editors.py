@@ -1,4 +1,4 @@
-"""Editors of fields, by which a page corrects values: the type of each, in few words."""
+"""Editors of fields, with which a page corrects values: the type of each, in short."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from schemax.errors import SchemaError
 
 
 def editors_of(schema: type[Any]) -> dict[str, dict[str, Any]]:
-    """Field -> t its type, o its choices, u its unit, l 1 for a list. Plain texts are left out."""
+    """Returns field -> t type, o choices, u unit, l 1 for a list. Plain texts are left out."""
     try:
         attributes = compile_attributes(schema)
-    except SchemaError:  # a class that only stands for a category
+    except SchemaError:  # a class that is the name of a category alone
         return {}
     found = {attribute.name: _editor(attribute) for attribute in attributes}
     return {name: editor for name, editor in found.items() if editor}

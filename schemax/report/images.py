@@ -1,4 +1,4 @@
-"""Pages of PDF files as images with values marked, as many as a report has room for."""
+"""Images of pages of PDF files with marked values, as many as a report has room for."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _LONGEST = 1_100  # pixels of a page's longer side
 
 
 class PageImages:
-    """Makes the images of rows, until a report is full of them.
+    """A maker of rows' images, within the room of a report.
 
-    room: characters of further images.
+    room: the characters left for images.
     """
 
     def __init__(self) -> None:
         self.room = ROOM
 
     def of(self, item: Extraction[Any], fields: Mapping[str, int]) -> list[Any]:
-        """The first pages that values stand on: [page, data URL, width, height, marks].
+        """Returns the first pages with values: [page, data URL, width, height, marks].
 
-        A mark is [field, left, top, right, bottom], in points, as width and height are. Nothing
-        where there are no such pages, or they can no longer be read.
+        A mark is [field, left, top, right, bottom], in points, as width and height are. [] if no
+        page has values, or pages can no longer be read.
 
-        fields: the numbers of fields.
+        fields: name -> number.
         """
         found = []
         for text in item.texts.values():
@@ -67,7 +67,7 @@ class PageImages:
 def _marks(
     item: Extraction[Any], text: FileText, fields: Mapping[str, int]
 ) -> dict[int, list[tuple[int, Box]]]:
-    """(field, box) of all values that stand in the text, by page."""
+    """Returns page -> (field, box) of all values that are found in the text."""
     found: dict[int, list[tuple[int, Box]]] = {}
     for name, result in without_items(item.fields).items():
         for span in result.spans:

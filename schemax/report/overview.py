@@ -1,4 +1,4 @@
-"""The first page of a report: what became of all rows, and what they were made with."""
+"""The overview of a report: outcomes of all rows, and settings of the run."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class _Field:
 
 @dataclass(slots=True)
 class Overview:
-    """Counts of all rows, also of those that the page does not hold.
+    """Counts over all rows, including rows that the page does not hold.
 
-    facts: (name, what it is), shown as they are.
+    facts: (name, text), shown as they are.
     """
 
     facts: list[tuple[str, str]] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Overview:
 
 
 def facts_of(record: RunRecord, price_per_hour: float | None = None) -> list[tuple[str, str]]:
-    """(name, text) facts of a run: model, input, settings, and cost with retries."""
+    """Returns (name, text) facts of a run: model, input, settings, and cost with retries."""
     summary, settings = record.summary, record.settings
     hours = summary.seconds / 3600
     cost = f"{hours:,.3g} hours for {counted(summary.computed, 'computed row')}"

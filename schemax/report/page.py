@@ -1,4 +1,4 @@
-"""The page of a report: rows as they come, and the whole in the end."""
+"""The page of a report: takes rows as they come, and returns the page at the end."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from schemax.report.rows import FieldSets, plain_row
 from schemax.results import Extraction
 
 MOST_ROWS = 20_000
-"""Rows on a page, unless another number is asked for."""
+"""The default limit of rows on a page."""
 
-MOST_CHARACTERS = 50_000_000  # of rows on a page: what a browser still opens in a moment
+MOST_CHARACTERS = 50_000_000  # of rows on a page: browsers open these without delay
 
 SCRIPTS = (
     "model.js",
@@ -36,7 +36,7 @@ SCRIPTS = (
 
 
 class Report:
-    """A page in the making, in bounded memory: rows beyond its limits are only counted."""
+    """A growing page, in bounded memory: rows beyond its limits are only counted."""
 
     def __init__(self, title: str | None = None, *, limit: int = MOST_ROWS) -> None:
         self.total = 0
@@ -50,7 +50,7 @@ class Report:
         self._room = MOST_CHARACTERS
 
     def add(self, item: Extraction[Any]) -> None:
-        """Takes up a row, or counts it. Rows may come in any order: the page sorts by index."""
+        """Adds a row, or counts it. Rows may come in any order: the page sorts by index."""
         self.total += 1
         self.overview.add(item)
         if len(self._rows) >= self._limit or self._room <= 0:
@@ -62,7 +62,7 @@ class Report:
             self._rows.append(row)
 
     def html(self) -> str:
-        """The page. Can be encoded as UTF-8, whatever the texts hold."""
+        """Returns the page. It can be encoded as UTF-8, whatever the texts hold."""
         return page_of(
             self._title,
             asset(__file__, "page.html"),
@@ -85,11 +85,11 @@ class Report:
 
 @contextmanager
 def open_report(name: str, title: str) -> Iterator[Report]:
-    """A report that is written in the end, even if an error or an interrupt is that end.
+    """Yields a report that is written at the end, even after an error or an interrupt.
 
     name: a path, or an address such as s3://bucket/page.html.
 
-    Raises InputError at once where nothing could be written, as far as that can be told.
+    Raises InputError at once if a check shows that the page cannot be written.
     """
     _check_writable(name)
     report = Report(title)

@@ -1,12 +1,12 @@
-"""Extractions as the rows of a page: plain, short, and safe inside HTML.
+"""Rows of a page made from extractions: plain, short, and safe inside HTML.
 
-Keys are short, and what is usual is left out, since there are many thousands of each.
+Keys are short, and defaults are left out, since there are many thousands of each.
 
 row: i index, id, l field set, c cells in that set's order, t texts as [name, text], e errors as
     [field, message, raw], n forward passes, x 1 if there is no instance, p pages as
     [number, image, width, height, marks], a mark being [field, left, top, right, bottom].
 cell: v value, r raw, c confidence, s spans as [start, end, text] or null, g 1 or 0 for grounded,
-    o 1 if left out, k what the type allowed of the model's probability, if not all, m note,
+    o 1 if left out, k the model's probability of what the type allows, if not all, m note,
     f finish reason if not "stop", t tokens; n probability of null, a the likeliest alternatives
     as [text, probability].
 """
@@ -31,7 +31,7 @@ _MOST_SHOWN, _LEAST_SHOWN = 4, 0.005  # of alternatives
 
 
 class FieldSets:
-    """The columns of a page: which fields there are, and which of them a schema has."""
+    """The columns of a page: all fields, and the fields of each schema."""
 
     def __init__(self) -> None:
         self.fields: dict[str, int] = {}
@@ -40,9 +40,9 @@ class FieldSets:
         self._schemas: dict[int, type[Any]] = {}
 
     def of(self, item: Extraction[Any]) -> int:
-        """The number of an extraction's field set.
+        """Returns the number of an extraction's field set.
 
-        A failed row does not tell its schema; it is taken for the first one with these fields.
+        A failed row does not tell its schema; it counts as of the first schema with its fields.
         """
         fields = tuple(without_items(item.fields))
         names = self._names.setdefault(fields, {})
@@ -70,7 +70,7 @@ class FieldSets:
         ]
 
     def _declared(self, number: int) -> dict[str, Any]:
-        """The editors of a field set, and its schema."""
+        """Returns the editors of a field set, and its schema."""
         schema = self._schemas.get(number)
         if schema is None:
             return {}
@@ -79,7 +79,7 @@ class FieldSets:
 
 
 def plain_row(item: Extraction[Any], field_sets: FieldSets, images: PageImages) -> dict[str, Any]:
-    """A row as the page reads it. Never raises, whatever the values are."""
+    """Returns a row as the page reads it. Never raises, whatever the values are."""
     fields = without_items(item.fields).values()
     row = {
         "i": item.index,
@@ -125,7 +125,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _likeliest(result: FieldResult) -> list[tuple[str, float]]:
-    """Choices other than the value, as texts; those that would show as 0 are left out."""
+    """Returns the likeliest choices other than the value, as texts, without any shown as 0."""
     others = [
         (str(_plain(choice)) if choice is not None else "null", round(probability, 4))
         for choice, probability in result.alternatives.items()
@@ -140,12 +140,12 @@ def _place(span: Span, texts: Mapping[str, str]) -> tuple[int, int, int]:
 
 
 def _units(text: str, offset: int) -> int:
-    """An offset in characters as JavaScript counts: an emoji is two."""
+    """Converts an offset to JavaScript's UTF-16 units: an emoji counts two."""
     return len(text[:offset].encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON holds it; as text where JavaScript would change it."""
+    """Returns a value as JSON holds it; as text if JavaScript would change it."""
     try:
         return _exact(to_jsonable_python(value, fallback=str))
     except Exception:  # a validator may have made anything of the value

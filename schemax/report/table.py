@@ -1,4 +1,4 @@
-"""Reports of finished tables: their rows, read back, beside the texts that they were read from."""
+"""Reports of finished tables: rows, read back, with the texts that they were read from."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from schemax.results import Extraction, FieldError, FieldResult, Span
 from schemax.results.spans import SpanFinder
 
 Declare = Callable[[Mapping[str, Any]], type[BaseModel]]
-"""A JSON Schema document -> the class that it declares; may raise SchemaError."""
+"""A function: JSON Schema document -> the class that it declares. May raise SchemaError."""
 
 
 def add_table(
     page: Report, output: str, record: RunRecord, declare: Declare, done: Container[int] = ()
 ) -> None:
-    """Puts all rows of a table on a page, but those that are `done`; with their texts, if the input
-    is there as it was.
+    """Adds all rows of a table, except the rows in `done`, to a page; with their texts if the input
+    is unchanged.
 
     Raises InputError for a table that cannot be read.
     """
@@ -45,7 +45,7 @@ def add_table(
 
 
 def _model(category: str, record: RunRecord, declare: Declare) -> type[BaseModel]:
-    """The class that rows were read as, as far as the record tells."""
+    """Returns the class that rows were read as; an empty one if the record does not hold it."""
     document = record.schemas.get(category)
     with suppress(SchemaError):
         if document is not None:
@@ -56,7 +56,7 @@ def _model(category: str, record: RunRecord, declare: Declare) -> type[BaseModel
 
 
 class _Texts:
-    """The texts of rows, asked for in order. problem: why there are none."""
+    """The texts of rows, asked for in order. problem: why there are none, else None."""
 
     def __init__(self, record: RunRecord) -> None:
         settings, files = record.settings, record.summary.inputs
@@ -87,7 +87,7 @@ class _Texts:
 
 
 def _paths(row: Mapping[str, Any], record: RunRecord) -> list[tuple[str, ...]]:
-    """The fields of a row, those of nested models one by one."""
+    """Returns the paths of a row's fields, including fields of nested models."""
     there = row["attributes"] or {}
     if record.table is None:
         return [(name,) for name in there]
@@ -128,7 +128,7 @@ def _extraction(
 def _spans(
     value: Any, known: Mapping[str, Any] | None, source: SpanFinder, texts: Mapping[str, str]
 ) -> tuple[Span | None, ...]:
-    """The place that the table knows; else the place where the value stands in the texts."""
+    """Returns the place in the table if there is one, else the place of the value in the texts."""
     if not texts:
         return ()
     if known is not None and known["field"] in texts:
