@@ -1,4 +1,4 @@
-"""Ray Data in, Ray Data out."""
+"""`extract`: takes a Ray Dataset, returns a Ray Dataset with attributes."""
 
 from __future__ import annotations
 
@@ -46,32 +46,32 @@ def extract(
 ) -> Any:
     """Reads the attributes of a schema from every row of a `ray.data.Dataset`: a lazy Dataset.
 
-    dataset: the model is shown all columns but `id` and `category`, or those named by `text`.
+    dataset: the model is shown all columns but `id` and `category`, or the columns of `text`.
     schema: a Pydantic model, or one per category. Classes of scripts and notebooks may be used.
-    model: a folder that all machines have or a Hub id, or a function that gives an `Extractor`
-        (for adapters, quantization, several GPUs per model). Loaded once by every actor. Without
-        it, what the variable SCHEMAX_MODEL names here, else the embedded model.
-    concurrency: actors: a number, or the fewest and the most. None is one for each GPU, or for
-        each machine where there are none, of those that the cluster has now.
-    num_gpus, num_cpus: of each actor. None is one GPU if the cluster has any now; and of the CPUs,
-        without GPUs, the machine's but one, or half of a single one; say 0 where that is all there
-        is, since reading needs a whole one. torch computes with as many threads.
-    batch_rows: rows that an actor computes at a time. Few leave its passes half empty, and are what
-        is computed again if it dies.
-    keep: the columns of the dataset that stand beside the results. None keeps all, [] none.
-    details: with the raw text, the confidence and the place of every value; "confidence": with the
+    model: a folder that all machines have or a Hub id, or a function that returns an `Extractor`
+        (for adapters, quantization, several GPUs per model). Every actor loads it once. None: the
+        model that SCHEMAX_MODEL names in this environment, else the embedded model.
+    concurrency: the number of actors, or the fewest and the most. None: one per GPU of the current
+        cluster; without GPUs, one per machine.
+    num_gpus, num_cpus: of each actor. None: one GPU if the current cluster has any; CPUs, without
+        GPUs, all of a machine but one, or half of a single one; give 0 if the cluster has one CPU,
+        since reading needs a whole one. torch computes with as many threads.
+    batch_rows: rows that an actor computes at a time. Few rows leave its passes half empty; if an
+        actor dies, its rows are computed again.
+    keep: the columns of the dataset that are kept beside the results. None keeps all, [] none.
+    details: True adds the raw text, the confidence and the place of every value; "confidence" adds
         confidences alone.
     device, dtype: as `Extractor.from_pretrained` takes them.
-    options: those of `Extractor.stream`.
+    options: of `Extractor.stream`.
 
-    Gives the kept columns and those of `arrow_schema` but `id` and `index`, since rows of a
+    Returns the kept columns and the columns of `arrow_schema` but `id` and `index`, since rows of a
     Dataset have no number: the fields, `_error` (why a row failed, else null), `_field_errors`.
-    Rows are those of the dataset; a row that fails stops nothing. Their order is Ray's to keep,
-    with `DataContext.execution_options.preserve_order`.
+    Every row of the dataset has a row; a failed row stops nothing. Ray keeps their order only with
+    `DataContext.execution_options.preserve_order`.
 
-    Raises InputError without Ray and for a column that is called as a field is; SchemaError,
-    TemplateError, TypeError and ValueError for what is wrong with schema and settings. What only a
-    loaded model can tell (ModelError) stops the dataset when it is computed.
+    Raises InputError without Ray and for a column with the name of a field; SchemaError,
+    TemplateError, TypeError and ValueError for faults of schema and settings. A fault that only a
+    loaded model shows (ModelError) stops the dataset when it is computed.
     """
     ray_data = ray_module("ray.data")
     if not isinstance(dataset, ray_data.Dataset):
@@ -110,7 +110,7 @@ def extract(
 
 
 def _checked(schema: Schemas, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options for the actors. Raises what `Extractor.stream` raises without a model."""
+    """Returns the options for actors. Raises what `Extractor.stream` raises without a model."""
     check_options("extract", options)
     settings = dict(options)
     if isinstance(schema, Mapping) and not schema:
@@ -153,7 +153,7 @@ class _Reader:
     keep: list[str] | None
 
     def __call__(self) -> Callable[[Any], Any]:
-        """Loads the model; what that gives reads batches."""
+        """Loads the model; returns a function that reads batches."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             extractor = self.load()
@@ -163,7 +163,7 @@ class _Reader:
 
 
 class _Actor(Loaded):
-    """Holds a model, and reads batches with it."""
+    """An actor that holds a model, and reads batches with it."""
 
     def __call__(self, batch: Any) -> Any:
         if self.problem is not None:

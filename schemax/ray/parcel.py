@@ -1,4 +1,4 @@
-"""Parcels for other processes, which have neither this one's modules nor its registries."""
+"""Parcels for other processes, which lack the modules and registries of this process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from schemax.ray.pool import ray_module
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A value with all that it needs to be unpacked.
+    """A value with all that unpacking needs.
 
-    Classes of scripts, notebooks and files that no other process can import travel with their
-    code. Others are imported where they arrive, and found where this process finds them if the
-    folder is there.
+    Classes of scripts, notebooks and files that other processes cannot import are sent with their
+    code. Other classes are imported by the receiver, from the import paths of this process, too.
     """
 
     data: bytes
@@ -29,13 +28,13 @@ class Parcel:
 
     @classmethod
     def of(cls, value: Any, schemas: Schemas) -> Parcel:
-        """Raises InputError for what cannot travel."""
+        """Packs a value. Raises InputError for a value that cannot be pickled."""
         cloudpickle = ray_module("ray.cloudpickle")
         formats = {name: get_format(name) for name in format_names()}
         with _by_value(schemas):
             try:
                 data = cloudpickle.dumps((formats, value))
-            except Exception as error:  # whatever objects of the user's raise that hold on to files
+            except Exception as error:  # a user's objects, such as open files, may raise anything
                 raise InputError(
                     f"schema and settings cannot be sent to actors: {type(error).__name__}: {error}"
                 ) from error
@@ -52,7 +51,7 @@ class Parcel:
 
 @contextmanager
 def _by_value(schemas: Schemas) -> Iterator[None]:
-    """Lets modules that cannot be imported by their names travel with the classes in them."""
+    """Has modules that cannot be imported by name pickled by value, for the context."""
     cloudpickle = ray_module("ray.cloudpickle")
     models = named_schemas(schemas).values()
     names = {base.__module__ for model in models for base in model.__mro__}
@@ -67,7 +66,7 @@ def _by_value(schemas: Schemas) -> Iterator[None]:
 
 
 def _is_found(name: str) -> bool:
-    """Tells whether `import` would find it; what is no module any more, the pickler knows."""
+    """True if `import` would find a module; also for removed modules, left to the pickler."""
     package = name.partition(".")[0]
     if name not in sys.modules or package in sys.builtin_module_names or name == "__main__":
         return True

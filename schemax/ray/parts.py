@@ -1,8 +1,8 @@
 """A run over files on Ray: the parts of `schemax.io.resumable`, computed by actors.
 
-A Ray Dataset carries them, a part a row: one task on this machine reads the input, actors compute,
-and the parts come back to this process, which alone writes. Ray takes no more from the reader than
-there is room for. What an actor that dies had in work is computed again; nothing was written of it.
+A Ray Dataset carries the parts, one per row: a task on this machine reads the input, actors
+compute, and the parts return to this process, which alone writes. Ray takes no more parts from the
+reader than there is room for. The part of an actor that dies is computed again: it was not written.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from schemax.ray.pool import Loaded, Pool, ray_module
 from schemax.results import Extraction
 
 Load: TypeAlias = Callable[[], Extract]
-"""Makes, in an actor, what computes rows: loads the model."""
+"""A function that loads the model in an actor, and returns what computes rows."""
 
 
 @contextmanager
 def on_ray(task: Task, pool: Pool) -> Iterator[Backend]:
-    """Actors that compute the rows of a run. `task.load` is called by each of them.
+    """Yields a backend whose actors compute the rows of a run. Each calls `task.load`.
 
-    Raises InputError for what cannot be sent to actors, and what `Task.facts` raises.
+    Raises InputError for settings that cannot be sent to actors, and what `Task.facts` raises.
     """
     ray = ray_module()
-    # One call, as a worker that stays would keep its memory of the GPU.
+    # One call per worker: a worker that stays would keep its GPU memory.
     settings = {"num_gpus": pool.num_gpus, "num_cpus": pool.num_cpus, "max_calls": 1}
     remote = ray.remote(**settings)(_loaded)
     found = ray.get(remote.remote(Parcel.of(task.facts, task.schemas)))
@@ -54,17 +54,17 @@ def _loaded(load: Parcel) -> Loaded:
 def _fill(
     run: ResumableRun, load: Load, schemas: Schemas, pool: Pool
 ) -> Generator[Extraction[Any], None, None]:
-    """Computes and keeps what is missing; yields it part by part, in any order.
+    """Computes and writes the missing parts; yields their items part by part, in any order.
 
-    Raises InputError for an input that is not the one of the rows that are kept or breaks off,
-    once all before it is kept; SchemaxError if no actor can be kept alive, and what `load` raises.
+    Raises InputError if the input has changed since rows were written, or breaks off, after all
+    parts before are written; SchemaxError if no actor can be kept alive; and what `load` raises.
     """
     broken: InputError | None = None
     ray, data = ray_module(), ray_module("ray.data")
     reader = _Reader(Parcel.of(run, schemas), run.checkpoint.finished(), os.getcwd())
     here = ray.get_runtime_context().get_node_id()
     with _settings():
-        # Takes no CPU, as all of them may be the actors', who wait for it.
+        # Takes no CPU: actors, which wait for the reader, may have them all.
         parts = data.from_items([0]).map_batches(
             reader, batch_size=1, num_cpus=0, label_selector={"ray.io/node-id": here}
         )
@@ -87,7 +87,7 @@ def _fill(
                 run.checkpoint.write_part(*part)
                 yield from items
     except ray.exceptions.RayTaskError:
-        raise  # of code: it should show where it came from
+        raise  # an error in code, whose traceback should be seen
     except ray.exceptions.RayError as error:
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise SchemaxError(f"Ray gave up: {said[0]}") from error
@@ -97,15 +97,15 @@ def _fill(
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Settings of Datasets that are made inside: a block holds one part, so that it goes at once to
-    whoever is free; progress is shown by ourselves.
+    """Sets options of Datasets made in the context: a block holds one part, so that it goes at once
+    to a free actor; we show progress ourselves.
     """
     data = ray_module("ray.data")
     context = data.DataContext.get_current().copy()
     context.target_max_block_size = 1
     context.enable_progress_bars = False
     context.raise_original_map_exception = True
-    context.max_errored_blocks = 0  # a part that is left out would leave its rows out
+    context.max_errored_blocks = 0  # a dropped part would drop its rows
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     with data.DataContext.current(context):
         yield
@@ -113,9 +113,9 @@ def _settings() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the parts that are missing. What it cannot read ends them, as an error in their place.
+    """A reader of the missing parts. Input that cannot be read ends them with an error.
 
-    finished: as of the beginning, since Ray may have to read once more, and must get the same.
+    finished: as of the start, since Ray may read again, and must get the same parts.
     """
 
     run: Parcel
@@ -125,7 +125,7 @@ class _Reader:
     def __call__(self, batch: Any) -> Iterator[dict[str, list[bytes]]]:
         with closing(self._read()) as parts:
             while True:
-                # Back at every yield: the worker is Ray's, and may drop this in the middle.
+                # Left before every yield: the worker is Ray's, and may stop in the middle.
                 with chdir(self.folder):
                     part = next(parts, None)
                 if part is None:
@@ -142,7 +142,7 @@ class _Reader:
 
 
 class _Actor(Loaded):
-    """Holds a model, and computes parts with it; errors that are meant are passed on as rows."""
+    """An actor that holds a model and computes parts with it; returns expected errors as rows."""
 
     def __init__(self, load: Parcel, form: RowForm) -> None:
         super().__init__(load)
@@ -157,7 +157,7 @@ class _Actor(Loaded):
         try:
             for _, line, item in compute_lines(self.made, self._form, pending):
                 lines.append(line)
-                items.append(replace(item, slots=()))  # which nobody asks for any more
+                items.append(replace(item, slots=()))  # slots are not needed any more
         except SchemaxError as error:
             return _packed(error)
         return _packed(((part.number, part.digest, lines), items))

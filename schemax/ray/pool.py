@@ -1,4 +1,4 @@
-"""The pool of actors: their number, and the part of the cluster that each of them takes."""
+"""The pool of actors: their number, and the part of the cluster that each takes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Concurrency: TypeAlias = int | tuple[int, int] | None
 
 
 def ray_module(name: str = "ray") -> Any:
-    """A module of Ray. Raises InputError, which says how to get it."""
+    """Imports a module of Ray. Raises InputError, which says how to install Ray."""
     return optional(name, "scale-out", EXTRA)
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Actors, each with a model of its own: between `fewest` and `most`, as there is work.
+    """A pool of actors, each with its own model: between `fewest` and `most`, as work requires.
 
-    num_gpus, num_cpus: of each actor; it computes with as many threads as it has CPUs.
+    num_gpus, num_cpus: of each actor; an actor computes with as many threads as it has CPUs.
     """
 
     fewest: int
@@ -39,16 +39,16 @@ class Pool:
 
     @classmethod
     def of(cls, concurrency: Concurrency, num_gpus: float | None, num_cpus: float | None) -> Pool:
-        """Fills in what is None by what the cluster has at this moment.
+        """Makes a pool; None is filled in from the current cluster.
 
-        That is an actor for each GPU; without GPUs one for each machine that has CPUs, with all of
-        them but one, which is left for reading, or with half of a machine's only one. Raises
-        ValueError for what cannot be, and for what can never be had of a Ray that this process has
-        started; on a cluster, which may grow, it warns.
+        The default is an actor per GPU; without GPUs, an actor per machine with CPUs, with all CPUs
+        but one, which is left for reading, or with half of a single one. Raises ValueError for
+        invalid numbers, and for more than a Ray started by this process will ever have; on a
+        cluster, which may grow, it warns.
         """
         _check(concurrency, num_gpus, num_cpus)
         nodes = machines()
-        # Ray names no CPUs where there are none, as heads are set up that are to compute nothing.
+        # Ray lists no CPUs for nodes without any, such as heads set up not to compute.
         cpus = [node["CPU"] for node in nodes if node.get("CPU", 0.0) >= 1]
         gpus = sum(node.get("GPU", 0.0) for node in nodes)
         if num_gpus is None:
@@ -58,7 +58,7 @@ class Pool:
         fewest, most = concurrency if isinstance(concurrency, tuple) else (concurrency, concurrency)
         if num_cpus is None:
             of_a_node = math.ceil(most / max(1, len(cpus)))
-            # Where there is but one CPU in all, reading needs the whole of it.
+            # With a single CPU in all, reading needs the whole CPU.
             least = 0.5 if sum(cpus) > 1 else 0.0
             share = 1.0 if num_gpus else max(least, min(cpus, default=1.0) - 1) / of_a_node
             num_cpus = float(int(share)) if share >= 1 else share
@@ -75,22 +75,22 @@ class Pool:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of `Dataset.map_batches`."""
+        """The arguments of `Dataset.map_batches`."""
         strategy = ray_module("ray.data").ActorPoolStrategy
         compute = strategy(min_size=self.fewest, max_size=self.most)
         return {"compute": compute, "num_gpus": self.num_gpus, "num_cpus": self.num_cpus}
 
     def is_greedy(self) -> bool:
-        """Tells whether these actors leave no CPU to read with, on a Ray that will not grow."""
+        """True if the actors leave no CPU for reading, on a Ray that will not grow."""
         cpus = sum(node.get("CPU", 0.0) for node in machines())
         return _is_own() and cpus - self.fewest * self.num_cpus < 1
 
     def device(self, device: str) -> str:
-        """The device of an actor. "auto" would find the GPUs of others, where Ray hides none."""
+        """Returns an actor's device. "auto" could find others' GPUs, which Ray may not hide."""
         return "cpu" if device == "auto" and not self.num_gpus else device
 
     def _fits(self, node: dict[str, float]) -> int:
-        """The number of actors that a machine has room for."""
+        """Returns the number of actors that a machine has room for."""
         room = node.get("CPU", 0.0) / self.num_cpus if self.num_cpus else math.inf
         if self.num_gpus:
             room = min(room, node.get("GPU", 0.0) / self.num_gpus)
@@ -98,7 +98,7 @@ class Pool:
 
 
 def _check(concurrency: Concurrency, num_gpus: float | None, num_cpus: float | None) -> None:
-    """Raises ValueError."""
+    """Raises ValueError for invalid numbers."""
     bounds = concurrency if isinstance(concurrency, tuple) else (concurrency, concurrency)
     if concurrency is not None and not (
         len(bounds) == 2
@@ -117,7 +117,7 @@ def _check(concurrency: Concurrency, num_gpus: float | None, num_cpus: float | N
 
 
 def machines() -> list[dict[str, float]]:
-    """The resources of each machine. Starts Ray, or joins a cluster, unless that is done."""
+    """Returns the resources of each machine. Starts Ray, or joins a cluster, if not yet done."""
     ray = ray_module()
     if not ray.is_initialized():
         ray.init()
@@ -125,15 +125,15 @@ def machines() -> list[dict[str, float]]:
 
 
 def _is_own() -> bool:
-    """Tells whether this process has started Ray: then no machine will ever be added to it."""
+    """True if this process has started Ray, to which no machine will ever be added."""
     node = getattr(ray_module("ray._private.worker"), "_global_node", None)
     return node is not None and bool(node.is_head())
 
 
 def named_for_actors(model: str | Path | None) -> str | None:
-    """A model's absolute path or Hub id, since actors have neither this folder nor environment.
+    """Returns a model's absolute path or Hub id: actors lack this folder and this environment.
 
-    None is the embedded model; a warning says what that was trained for.
+    None is the embedded model; a warning says what it was trained for.
     """
     name = named_model(model) if model else default_model()
     if name == resource_dir("embedded"):
@@ -143,16 +143,16 @@ def named_for_actors(model: str | Path | None) -> str | None:
 
 
 class Loaded:
-    """The state of an actor: what a callable has made in it, such as a model.
+    """The state of an actor: the result of a callable, such as a model.
 
-    load: a `Parcel` of the callable. problem: why it could not; of a constructor, Ray would pass on
-        the text of an error only.
+    load: a `Parcel` of the callable. problem: the error that it raised; raised by a constructor,
+        Ray would pass on its text only.
     """
 
     def __init__(self, load: Any) -> None:
         import torch
 
-        # torch computes with the CPUs of this actor: Ray counts them, but binds nobody.
+        # torch computes with the CPUs of this actor: Ray counts CPUs, but does not enforce them.
         cpus = ray_module().get_runtime_context().get_assigned_resources().get("CPU", 0.0)
         if cpus >= 1:
             torch.set_num_threads(int(cpus))
@@ -166,10 +166,10 @@ class Loaded:
 
 @contextmanager
 def connected() -> Iterator[None]:
-    """A Ray for a command: the one of this process, else the cluster's, else one on this machine.
+    """Connects a command to Ray: this process's, else the cluster's, else one started here.
 
     $RAY_ADDRESS names the cluster; without it, Ray joins one that was started on this machine.
-    Raises InputError where none answers.
+    Raises InputError if none answers.
     """
     ray = ray_module()
     if ray.is_initialized():
