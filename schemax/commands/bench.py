@@ -1,4 +1,4 @@
-"""`schemax bench`: documents per second of every engine, on the same weights and the same work."""
+"""`schemax bench`: measures documents per second of every engine, on the same weights and work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from schemax.benchmark.engines.registry import Rivals
     from schemax.benchmark.report import Report
 
-# Options that each special measurement makes use of; any other would be ignored, so it is refused.
+# The options that each special measurement uses; any other would be ignored, so it is refused.
 _USED = {
     "host": ("documents", "seed", "as_json", "quiet"),
     "earlier": ("as_json", "picture", "page", "quiet"),
@@ -90,7 +90,7 @@ def compare(asked: Comparison, output: Output, tell: Callable[[str], None]) -> N
 
 
 def comparison(given: Compared, make: Callable[..., EngineOptions], known: Rivals) -> Comparison:
-    """The comparison that options ask for.
+    """Returns the comparison that the options ask for.
 
     make: makes the options of engines; known: the rivals that may be named.
 
@@ -134,7 +134,7 @@ def comparison(given: Compared, make: Callable[..., EngineOptions], known: Rival
 
 
 def write_rows(name: str, rows: Sequence[dict[str, Any]], path: Path | None) -> None:
-    """Rows of a measurement on the host, with the machine, as JSON."""
+    """Writes rows of a measurement on the host, with the environment, as JSON."""
     import torch
 
     from schemax.benchmark.report import FORMAT, describe_environment
@@ -152,7 +152,7 @@ def _is_given(context: typer.Context, name: str | None) -> bool:
 
 
 def _refuse_others(context: typer.Context) -> None:
-    """Raises UsageError for an option that is given beside a special measurement without use."""
+    """Raises UsageError for an option that the given special measurement does not use."""
     found = [option for option in context.command.params if _is_given(context, option.name)]
     special = next((option for option in found if option.name in _USED), None)
     if special is None:
@@ -163,7 +163,7 @@ def _refuse_others(context: typer.Context) -> None:
 
 
 def publish(report: Report, output: Output) -> None:
-    """The table on the terminal, and the files that were asked for."""
+    """Shows the table on the terminal, and writes the files that were asked for."""
     from schemax.benchmark.plot import plot
     from schemax.benchmark.table import columns, headline, notes, table_rows, write_page
     from schemax.evaluation.plots import can_plot

@@ -21,7 +21,7 @@ from schemax.trained import note_trained
 
 _FEW = 300
 
-# F1 by the probability below which values are left out.
+# F1 by the least probability of values.
 _COLUMNS: dict[str, Callable[[Any], Any]] = {
     "min_probability": lambda point: f"{point.min_probability:.2f}",
     "F1": lambda point: point.f1,
@@ -116,7 +116,7 @@ def _folder(model: str | None) -> Path:
     if not name:
         raise UsageError("name the model's folder with --model")
     place = Path(options.model_place(name))
-    if place.is_file():  # a GGUF file, beside which it is found
+    if place.is_file():  # a GGUF file, which has its calibration beside it
         return Path(name).parent
     if not place.is_dir():
         raise UsageError(

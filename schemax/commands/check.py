@@ -1,4 +1,4 @@
-"""`schemax check`: everything that is wrong with declarations, at once."""
+"""`schemax check`: lists all faults of declarations at once."""
 
 from __future__ import annotations
 

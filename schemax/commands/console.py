@@ -1,4 +1,4 @@
-"""Errors and warnings of commands: one line each on stderr, never a traceback."""
+"""Errors and warnings of commands: a line each on stderr, never a traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class UsageError(SchemaxError):
 
 
 def listed(text: str) -> list[str]:
-    """The names in the value of an option, separated by commas."""
+    """Splits the value of an option into names at commas."""
     return [name for part in text.split(",") if (name := part.strip())]
 
 
@@ -24,8 +24,8 @@ def listed(text: str) -> list[str]:
 def refused_settings(where: str = "") -> Iterator[None]:
     """Turns the ValueError of a setting into a UsageError. where: the head of its message.
 
-    To be put around the reading of settings only: elsewhere a ValueError is a bug, and should
-    show where it came from.
+    For code that reads settings only: elsewhere a ValueError is a bug, whose traceback should be
+    seen.
     """
     try:
         yield
@@ -35,7 +35,7 @@ def refused_settings(where: str = "") -> Iterator[None]:
 
 @contextmanager
 def plain_warnings(*, quiet: bool = False) -> Iterator[None]:
-    """Shows warnings meant for users as one line each, once, and hides those for developers."""
+    """Shows each warning for users once, as one line, and hides warnings for developers."""
     said: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:

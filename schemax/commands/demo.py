@@ -1,4 +1,4 @@
-"""`schemax demo`: real-looking listings, read before your eyes."""
+"""`schemax demo`: reads realistic product listings and shows the results."""
 
 from __future__ import annotations
 

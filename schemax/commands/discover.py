@@ -1,4 +1,4 @@
-"""`schemax discover`: documents in, a schema for them out."""
+"""`schemax discover`: makes a schema from documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`schemax doctor`: whether and how schemax runs on a model, with proof."""
+"""`schemax doctor`: tests whether and how schemax runs on a model."""
 
 from __future__ import annotations
 

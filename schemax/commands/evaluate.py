@@ -1,4 +1,4 @@
-"""`schemax evaluate`: quality, forward passes and speed on annotated documents, side by side."""
+"""`schemax evaluate`: compares quality, forward passes and speed on annotated documents."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def evaluate(given: Given) -> None:
 
 
 def _counts(shots: str | None) -> list[int]:
-    """The numbers of `--shots 0,4,16`; none where it is not given. Raises UsageError."""
+    """Reads the numbers of `--shots 0,4,16`; [] if not given. Raises UsageError."""
     counts = [int(one) if one.isdecimal() else -1 for one in listed(shots or "")]
     if -1 in counts or (shots is not None and not counts):
         raise UsageError(f"--shots takes numbers, such as 4 or 0,4,16; not {shots!r}")

@@ -1,4 +1,4 @@
-"""`schemax explain`: the compile-time contract, without loading a model."""
+"""`schemax explain`: shows the contract of an extraction, without loading a model."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def explain(given: Given) -> None:
     settings = given.settings()
     prompt = None if given.prompt is None else read_prompt_file(given.prompt)
     settings["examples"] = few_shot(given.examples, declared)
-    with plain_warnings(quiet=True):  # the contract has the warnings in it
+    with plain_warnings(quiet=True):  # the contract contains the warnings
         model = given.unloaded(prompt)
         settings["examples"] = model.chosen_examples(declared, settings)
         with refused_settings():
@@ -79,7 +79,7 @@ def explain(given: Given) -> None:
         undefined=StrictUndefined,
     )
     slots = StringIO()
-    # Where nothing says how wide the page is: folded names are hard to read.
+    # A fixed width without a terminal: folded names are hard to read.
     console = Console(file=slots, width=None if sys.stdout.isatty() else 120)
     console.print(table(contract["slots"], _COLUMNS, left=3))
     matrix = lines(contract["picture"])

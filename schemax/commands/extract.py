@@ -1,4 +1,4 @@
-"""`schemax extract`: files of records in, files of rows out."""
+"""`schemax extract`: reads files of records, writes files of rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from schemax.terminal import show
 _MOST_TOLD = 20
 
 
-# Options that are not repeated when a command's failed rows are done again.
+# Options that --retry-failed does not repeat.
 _ONCE = (
     *("retry_failed", "if_complete", "reuse", "overwrite", "quiet", "report", "dry_run"),
     *("price_per_hour", "api_key"),
@@ -53,7 +53,7 @@ _ONCE = (
 
 
 class ExtractCommand(TyperCommand):
-    """Lets --details stand alone; --retry-failed repeats what the table was made with."""
+    """A command whose --details needs no value, and whose --retry-failed repeats former options."""
 
     def invoke(self, ctx: Any) -> Any:
         if output := ctx.params["retry_failed"]:
@@ -151,7 +151,7 @@ def extract(context: typer.Context, given: Given) -> None:
                 on_extraction=teller,
                 on_resume=None if quiet else _say_resumed,
                 on_finished=lambda note: None if quiet else say(f"note: {note}"),
-                # A bar would be in the way of rows on the same terminal.
+                # A bar would mix with rows on the same terminal.
                 show_progress=not quiet and not (name == STANDARD and sys.stdout.isatty()),
             ).run()
             if page is not None and into_file:
@@ -167,7 +167,7 @@ def extract(context: typer.Context, given: Given) -> None:
 
 
 def _check(given: Given, keys: list[str] | None) -> None:
-    """Raises UsageError for options that do not go together."""
+    """Raises UsageError for options that exclude or require each other."""
     for name in () if given.ray else ("actors", "gpus_per_actor", "cpus_per_actor"):
         if getattr(given, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} requires --ray")
@@ -182,7 +182,7 @@ def _check(given: Given, keys: list[str] | None) -> None:
 
 
 def _named(context: typer.Context) -> dict[str, Any]:
-    """The options that the command line named."""
+    """Returns the options that the command line named."""
     return {
         name: value
         for name, value in context.params.items()
@@ -191,7 +191,7 @@ def _named(context: typer.Context) -> dict[str, Any]:
 
 
 def _details(text: str | None) -> Details:
-    """Raises UsageError."""
+    """Reads the value of --details. Raises UsageError."""
     if text in (None, "all"):
         return text is not None
     if text != "confidence":
@@ -204,7 +204,7 @@ def _say_resumed(rows: int, place: str) -> None:
 
 
 class _Teller:
-    """Says on stderr which rows failed, the first of each kind, and puts all on the page."""
+    """A callback that reports the first failed row of each kind, and adds all rows to the page."""
 
     def __init__(self, page: Report | None) -> None:
         self._page = page

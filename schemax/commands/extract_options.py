@@ -1,6 +1,6 @@
 """The options of `schemax extract`, and the model that they name, loaded here or by actors.
 
-A new option is a field here, and what it does in `extract.py`.
+A new option is a field here, and is used in `extract.py`.
 """
 
 from __future__ import annotations
@@ -87,17 +87,17 @@ class Reader(options.Server, options.Prompt):
     """Documents in flight. Default: what fits."""
 
     def task(self, schemas: Schemas, settings: Settings, **more: Any) -> Task:
-        """The task that the model is given; more: the other fields of the task."""
+        """Returns the model's task. more: further fields of the task."""
         place = options.model_place(self.model) if self.server is None else None
         load = partial(self._load, schemas, settings, self._prompt())
         return Task(schemas, settings, load, place, loading=self.loading, **more)
 
     def _prompt(self) -> PromptFile | None:
-        """The content of the prompt file, which other machines may not have. Raises InputError."""
+        """Reads the prompt file, which other machines may lack. Raises InputError."""
         return None if self.prompt is None else read_prompt_file(self.prompt)
 
     def _load(self, schemas: Schemas, settings: Settings, prompt: PromptFile | None) -> Extractor:
-        """Raises UsageError for settings that do not go together, or not with the model."""
+        """Loads the model. Raises UsageError for settings that do not suit it or each other."""
         extractor = self.extractor(prompt, compile=self.compile)
         note_trained(self.model, extractor, settings, settings.get("examples"))
         with refused_settings():
@@ -160,9 +160,9 @@ class Given(DryRun, OnRay, Run, Reader, Files, options.Input, Declared):
 
     @contextmanager
     def actors_for(self, task: Task) -> Iterator[Backend]:
-        """Actors that compute the rows of a task. Raises UsageError, and InputError without Ray."""
+        """Yields a backend of actors for a task. Raises UsageError, and InputError without Ray."""
         actors = None if self.actors is None else _actors(self.actors)
-        with connected(), terminable():  # Ray has put a handler of its own in place
+        with connected(), terminable():  # in this order, since Ray installs its own handler
             with refused_settings():
                 pool = Pool.of(actors, self.gpus_per_actor, self.cpus_per_actor)
             name = named_for_actors(self.model)
@@ -178,7 +178,7 @@ class Given(DryRun, OnRay, Run, Reader, Files, options.Input, Declared):
 
 
 def _actors(text: str) -> int | tuple[int, int]:
-    """Reads "8" and "1,8"."""
+    """Reads "8" and "1,8". Raises UsageError."""
     try:
         fewest, *rest = map(int, text.split(","))
     except ValueError:

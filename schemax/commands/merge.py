@@ -1,4 +1,4 @@
-"""`schemax merge`: the tables of shards as one."""
+"""`schemax merge`: merges the tables of shards into one."""
 
 from __future__ import annotations
 

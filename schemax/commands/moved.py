@@ -1,4 +1,4 @@
-"""Verbs that a checkout has now, and the command that took the place of each."""
+"""Removed verbs, and the command of a checkout that replaces each."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MOVED: Mapping[str, str] = {
     "data": "python -m reproduce.dataset",
     "pairwise": "python -m reproduce.sheet",
 }
-"""Old verb -> command of a checkout, which takes the same arguments."""
+"""Removed verb -> command of a checkout, which takes the same arguments."""
 
 
 def moved(verb: str, command: str) -> Callable[[Context], None]:
-    """The old verb: it takes any arguments, and names the command that took its place."""
+    """Returns a removed verb, which takes any arguments and names the command that replaces it."""
 
     def refuse(_: Context) -> None:
         raise UsageError(

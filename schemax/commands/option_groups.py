@@ -1,7 +1,7 @@
 """Options and arguments of verbs, as fields of classes.
 
 A class declares the options of one concern: its docstring is their heading in --help, and the text
-below a field is that option's help. A verb takes one class, which inherits all of its concerns.
+below a field is the option's help. A verb takes one class, which inherits all its concerns.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typer import Argument, Option
 
 
 def option(spec: str = "", *, default: Any = None, **settings: Any) -> Any:
-    """A field of `Options`. A default of MISSING requires the option.
+    """Returns a field of `Options`. A default of MISSING requires the option.
 
-    spec: names beside the field's own, then what stands for the value in --help: "-o FILE". A name
-        with two dashes replaces the field's own. settings: others of `typer.Option`.
+    spec: further names of the option, then the placeholder of its value in --help: "-o FILE". A
+        name with two dashes replaces the field's name. settings: others of `typer.Option`.
     """
     return field(default=default, metadata={"spec": spec, **settings})
 
 
 def argument(metavar: str, *, default: Any = MISSING) -> Any:
-    """A field of `Options` that is an argument of the verb, by its place."""
+    """Returns a field of `Options` that is a positional argument of the verb."""
     return field(default=default, metadata={"metavar": metavar})
 
 
@@ -49,7 +49,7 @@ class Options:
 
 
 def verb(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as Typer reads it: every field of its `Options` is a parameter."""
+    """Wraps a command for Typer: every field of its `Options` becomes a parameter."""
     hints = get_type_hints(command)
     groups: dict[str, Any] = {n: hint for n, hint in hints.items() if _is_group(hint)}
     parameters: list[Parameter] = []
@@ -87,8 +87,8 @@ def _parameters(group: type[Any]) -> Iterator[Parameter]:
 
 
 def _made(one: Field[Any], owners: Sequence[type[Any]]) -> Any:
-    """The option or argument of a field. owners: the classes that declare it, the last one first;
-    a later one may leave its help to an earlier one."""
+    """Returns the option or argument of a field. owners: the classes that declare it, subclasses
+    first; a subclass may inherit its help."""
     settings = dict(one.metadata)
     texts = (_helps(owner.__module__).get((owner.__name__, one.name)) for owner in owners)
     help = next(filter(None, texts), None)
@@ -105,7 +105,7 @@ def _made(one: Field[Any], owners: Sequence[type[Any]]) -> Any:
 
 @cache
 def _helps(module: str) -> dict[tuple[str, str], str]:
-    """The texts below the fields of a module's classes, by class and field."""
+    """Returns (class, field) -> the text below the field, for a module's classes."""
     found = {}
     parsed = ast.parse(inspect.getsource(sys.modules[module])).body
     for made in (one for one in parsed if isinstance(one, ast.ClassDef)):

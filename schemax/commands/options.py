@@ -1,4 +1,4 @@
-"""Options that several verbs share, and what they mean."""
+"""Options that several verbs share, and the models and settings that they name."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Loading(Model):
 
     @property
     def loading(self) -> dict[str, Any]:
-        """The given options, as `Extractor.from_pretrained` takes them."""
+        """The given options as arguments of `Extractor.from_pretrained`."""
         names = "adapter", "revision", "quantization", "device_map"
         given = {name: getattr(self, name) for name in names} | {"attn_implementation": self.attn}
         return {name: value for name, value in given.items() if value is not None}
 
     def extractor(self, prompt: PromptLike | None = None, **more: Any) -> Extractor:
-        """The model; more: what else `load_extractor` takes."""
+        """Loads the model. more: further arguments of `load_extractor`."""
         more |= {"prompt": prompt, **self.loading}
         return load_extractor(self.model, self.device, self.dtype, **more)
 
@@ -78,7 +78,7 @@ class Server(Loading):
     """Requests in flight."""
 
     def check(self) -> None:
-        """Raises UsageError for options that do not go together."""
+        """Raises UsageError for options that exclude or require each other."""
         if self.server is None:
             needed = {
                 "tokenizer": self.tokenizer is not None,
@@ -91,9 +91,9 @@ class Server(Loading):
             raise UsageError("device, dtype and loading are up to the server: leave them out")
 
     def extractor(self, prompt: PromptLike | None = None, **more: Any) -> Extractor:
-        """An extractor that asks the server, where one is named; else the model, loaded here.
+        """Returns an extractor that asks the server if one is named, else loads the model here.
 
-        Raises UsageError, and ModelError where the server does not do.
+        Raises UsageError, and ModelError if the server is not suited.
         """
         if self.server is None:
             return super().extractor(prompt, **more)
@@ -129,7 +129,7 @@ class Prompt(Options):
     one that the model was trained for, else isolated."""
 
     def settings(self, batch_size: int | None = None) -> dict[str, Any]:
-        """Format, template and decoding, checked before a model is loaded."""
+        """Returns format, template and decoding, checked before a model is loaded."""
         return checked_settings(self.format, self.template, self.decoding, batch_size)
 
 
@@ -153,7 +153,7 @@ class Tokenizer(Model, without="device dtype"):
     """Folder that holds a tokenizer.json."""
 
     def unloaded(self, prompt: PromptFile | None = None) -> Unloaded:
-        """The model without its weights. Raises UsageError, ModelError."""
+        """Returns the model without its weights. Raises UsageError, ModelError."""
         if self.model is not None and self.tokenizer is not None:
             raise UsageError("give --model or --tokenizer, not both")
         path = Path(self.tokenizer or self.model or "")
@@ -192,7 +192,7 @@ def checked_settings(
     decoding: str | None,
     batch_size: int | None = None,
 ) -> dict[str, Any]:
-    """The options of a call, checked before a model is loaded. Raises UsageError, TemplateError."""
+    """Returns checked options, before a model is loaded. Raises UsageError, TemplateError."""
     with refused_settings():
         if format is not None:
             get_format(format)
@@ -214,9 +214,9 @@ def load_extractor(
     prompt: PromptLike | None = None,
     **loading: Any,
 ) -> Extractor:
-    """The model that was named, else the default one. Raises UsageError, ModelError, InputError.
+    """Loads the named model, else the default one. Raises UsageError, ModelError, InputError.
 
-    prompt: a prompt file, or its path. loading: of `Extractor.from_pretrained`.
+    prompt: a prompt file, or its path. loading: arguments of `Extractor.from_pretrained`.
     """
     if prompt is not None:
         chosen = read_prompt_file(prompt)  # before the model is loaded
@@ -236,16 +236,19 @@ def is_address(name: str | None) -> bool:
 
 
 def by_chat(address: str) -> Extractor:
-    """A server that is asked by chat: URL, or URL#MODEL. Raises UsageError, ModelError."""
+    """Returns the extractor of a server asked by chat. address: URL, or URL#MODEL.
+
+    Raises UsageError, ModelError.
+    """
     url, _, model = address.partition("#")
     return Server(server=url, model=model or None, server_kind="openai").extractor()
 
 
 def model_place(model: str | None) -> str | Path:
-    """Folder or Hub id of a model: what was named, $SCHEMAX_MODEL, else the embedded one's path,
-    which "embedded" names as well; "small" is the other model of ours.
+    """Returns the folder or Hub id of a model: the named one, else $SCHEMAX_MODEL, else the path of
+    the embedded one, also named "embedded"; "small" is our other model.
 
-    Raises UsageError for a path that leads nowhere, which the Hub would call a malformed id.
+    Raises UsageError for a missing path, which the Hub would call a malformed id.
     """
     place = named_model(model) if model else default_model()
     if isinstance(place, Path):
@@ -257,7 +260,7 @@ def model_place(model: str | None) -> str | Path:
 
 
 def hush_libraries() -> None:
-    """Keeps the libraries' own reports, and outside terminals their bars, out of ours."""
+    """Silences libraries' log messages, and outside terminals their progress bars."""
     from huggingface_hub.utils import logging as hub_logging
     from huggingface_hub.utils.tqdm import disable_progress_bars
     from transformers.utils import logging

@@ -1,4 +1,4 @@
-"""`schemax report`: a finished table as a page to look through."""
+"""`schemax report`: makes a page of a finished table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`schemax schemas`: what is ready-made."""
+"""`schemax schemas`: lists the ready-made schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`schemax serve`: a model behind HTTP, for clients of OpenAI's protocol and for its own."""
+"""`schemax serve`: serves a model over HTTP, to clients of OpenAI's protocol and to its own."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ def serve(given: Given) -> None:
             seconds=given.timeout,
         )
         name = given.served_model_name or Path(str(options.model_place(given.model))).name
-        # Without a key, anybody's page could have a name of its own lead to this machine.
+        # Without a key, any web page could reach this machine by DNS rebinding.
         hosts = ("localhost", "127.0.0.1", "[::1]", given.host) if api_key is None else ("*",)
         app = create_app(
             extractor, name=name, api_key=api_key, limits=limits, hosts=hosts, origins=origins
         )
-        # What is there now stays: searches for garbage need not look through it.
+        # Objects that exist now stay: garbage collection need not search them.
         gc.collect()
         gc.freeze()
         host = f"[{given.host}]" if ":" in given.host else given.host

@@ -1,4 +1,4 @@
-"""`schemax trace`: what every pass wrote for one document."""
+"""`schemax trace`: shows the tokens that every pass wrote for one document."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def trace(given: Given) -> None:
     document = first_document(given.text)
     with plain_warnings():
         extractor = given.extractor(given.prompt)
-        from schemax.diagnosis.tracing import trace as traced  # which imports torch
+        from schemax.diagnosis.tracing import trace as traced  # imports torch
 
         with refused_settings():
             found = traced(extractor, document, declared, **settings)
@@ -67,7 +67,7 @@ def trace(given: Given) -> None:
 
 
 def _show(found: Any) -> None:
-    """A table of a trace."""
+    """Shows a trace as a table."""
     rows = dict.fromkeys((one.field, one.row) for written in found.passes for one in written)
     fields = dict.fromkeys(field for field, _ in rows)
     names = [row for name in fields for field, row in rows if field == name]

@@ -1,4 +1,4 @@
-"""`schemax train`: fine-tuning with the decoder's own positions and mask."""
+"""`schemax train`: fine-tunes a model with the positions and the mask of decoding."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class Given(Records, Loop, Weights, Labels, Data, Start, without="schema_example
     """Resume from the last checkpoint."""
 
     def settings_of_run(self) -> TrainingSettings:
-        """Raises UsageError for settings that do not go together."""
+        """Returns the settings of the run. Raises UsageError for inconsistent settings."""
         names = [one.name for one in fields(TrainingSettings)]
         targets = self.lora_targets
         with refused_settings():
@@ -233,7 +233,7 @@ def train(given: Given) -> None:
 
 
 def _trackers(text: str | None, out: Path) -> list[str]:
-    """The trackers that were named. Raises UsageError for those that are not installed."""
+    """Returns the named trackers. Raises UsageError for trackers that are not installed."""
     from transformers.integrations import integration_utils
 
     names = listed(text or "")
@@ -243,7 +243,7 @@ def _trackers(text: str | None, out: Path) -> list[str]:
             f"--report-to: {', '.join(lacking)} cannot be used; install the package of that name. "
             f"Installed are: {', '.join(there) or 'none'}"
         )
-    # Else among the checkpoints, which are removed in the end.
+    # The default would be among the checkpoints, which are removed at the end.
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(out / "runs"))
     return names
 
@@ -258,7 +258,7 @@ def _check_folder(out: Path, resume: bool) -> None:
 
 
 def _loaded(given: Given, settings: TrainingSettings, device: str) -> tuple[Extractor, str]:
-    """The model, and what it is called."""
+    """Returns the model and its name."""
     if given.from_scratch is not None:
         from schemax.training.init_model import new_model
 
@@ -266,10 +266,10 @@ def _loaded(given: Given, settings: TrainingSettings, device: str) -> tuple[Extr
         made, tokenizer = new_model(given.from_scratch, named, settings.seed)
         return Extractor(made, tokenizer, template=given.template), given.from_scratch
     place = options.model_place(given.model)
-    # Weights that adapters leave alone need no more precision than the pass itself.
+    # Weights that are not trained need no more precision than the pass.
     dtype = "bfloat16" if settings.bf16 and settings.lora is not None else "float32"
     if settings.quantization is not None and _num_processes() > 1:
-        # Quantized weights stay where they are.
+        # Quantized weights cannot be moved later.
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     loaded = Extractor.from_pretrained(
         place,
