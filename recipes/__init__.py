@@ -1,1 +1,1 @@
-"""How what comes with schemax was made. Run from a checkout; no part of the wheel."""
+"""Recipes: make the models and figures of schemax. Run from a checkout; not in the wheel."""

@@ -22,7 +22,7 @@ _F1 = re.compile(r"([\d.]+) \(([\d.]+) to ([\d.]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A decoding: F1, both ends of its interval, and forward passes a title."""
+    """A decoding: F1, both ends of its interval, and forward passes per title."""
 
     name: str
     f1: float
@@ -32,7 +32,7 @@ class Point:
 
 
 def points(page: str, titles: str = "100") -> list[Point]:
-    """The rows of the table that are of so many titles. Raises ValueError without the table."""
+    """Reads the table's rows with this number of titles. Raises ValueError without the table."""
     _, found, rest = page.partition(f"{_HEAD}\n")
     if not found:
         raise ValueError(f"the page has no table that begins with {_HEAD}")

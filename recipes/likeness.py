@@ -33,7 +33,7 @@ from schemax.stated import titles_of
 
 
 def alike(pool: Sequence[Example], document: Example, count: int) -> list[int]:
-    """The labelled documents of its category that are most like it, the most like last."""
+    """Returns the most similar labelled documents of the same category, the most similar last."""
     texts = {
         row: example.text
         for row, example in enumerate(pool)
@@ -44,7 +44,7 @@ def alike(pool: Sequence[Example], document: Example, count: int) -> list[int]:
 
 
 def same(pool: Sequence[Example], document: Example, count: int, names: Sequence[str]) -> list[int]:
-    """Those of its category that show most."""
+    """Returns the labelled documents of a document's category that cover most."""
     rows = [row for row, example in enumerate(pool) if example.category == document.category]
     labels = {row: {k: canonical(v) for k, v in pool[row].attributes.items()} for row in rows}
     return coverage_order(rows, labels, names)[:count]
@@ -58,9 +58,9 @@ def read(
     names: Sequence[str],
     nearest: int = 0,
 ) -> tuple[Scores, float]:
-    """Scores, and seconds a document.
+    """Returns scores, and seconds per document.
 
-    names: (documents,) of the prompts that they stand in; shown: what each of these shows.
+    names: (documents,) the names of their prompts; shown: the demonstrations of each prompt.
     """
     asked = {name: schemas[one.category] for name, one in zip(names, documents, strict=True)}
     records = [

@@ -1,4 +1,4 @@
-"""llama.cpp's servers as processes: started, asked for the processor's time, and ended."""
+"""llama.cpp's servers as processes: starts them, reads their processor time, and ends them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NATIVE = "llama-server"
-"""What llama.cpp's own program is called; any other command is one of llama-cpp-python's server."""
+"""The name of llama.cpp's own program; any other command starts llama-cpp-python's server."""
 
 _SECONDS_TO_START = 240
 
 
 @dataclass(frozen=True, slots=True)
 class LlamaServer:
-    """One that runs. url: of its API, `/v1` included. process: its number."""
+    """A running server. url: of its API, including `/v1`. process: its id."""
 
     url: str
     process: int
 
     def cpu_seconds(self) -> float:
-        """Of the processor so far, in user and system, by all threads of the process."""
+        """Returns the processor time so far, user and system, of all threads of the process."""
         text = Path(f"/proc/{self.process}/stat").read_text("utf-8")
         fields = text.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
@@ -41,8 +41,8 @@ def llama_server(
     """Runs a server at a free port of this machine, with one thread.
 
     program: the command that starts it, `llama-server` or `python -m llama_cpp.server`; model: a
-    GGUF file; options: more of the command's own. Raises RuntimeError, with the end of its log, for
-    one that ends before it answers.
+    GGUF file; options: further options of the command. Raises RuntimeError, with the end of the
+    log, if the server ends before it answers.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

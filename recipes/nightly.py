@@ -42,7 +42,7 @@ class Listing(AttrSchema, category="listing"):
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """What a run has cost. processor: seconds; seconds: on the clock."""
+    """The cost of a run. processor: processor seconds; seconds: wall-clock seconds."""
 
     rows: int
     tokens: int
@@ -51,7 +51,7 @@ class Night:
 
 
 def distinct_texts(files: Iterable[Path]) -> Iterator[str]:
-    """The texts of JSON Lines (key "text"), each once."""
+    """Yields the texts of JSON Lines (key "text"), each once."""
     seen: set[str] = set()
     for file in files:
         for line in file.read_text("utf-8").splitlines():
@@ -62,9 +62,9 @@ def distinct_texts(files: Iterable[Path]) -> Iterator[str]:
 
 
 def catalogues(texts: list[str], rows: int, share: float) -> tuple[list[str], list[str]]:
-    """The texts of two nights: in the second, that share is replaced by texts of neither.
+    """Returns the texts of two nights; in the second, a share is replaced by new texts.
 
-    Raises ValueError where there are too few texts.
+    Raises ValueError for too few texts.
     """
     changed = round(rows * share)
     if len(texts) < rows + changed:
@@ -79,7 +79,7 @@ def catalogues(texts: list[str], rows: int, share: float) -> tuple[list[str], li
 
 
 def night(texts: list[str], folder: Path, model: str | None) -> Night:
-    """A run over these texts, in a process of its own, that takes rows of the table in FOLDER."""
+    """Runs over the texts in a new process, which reuses rows of the table in `folder`."""
     source, output = folder / "listings.jsonl", str(folder / "found.parquet")
     lines = (json.dumps({"id": f"{n}", "text": text}) for n, text in enumerate(texts))
     source.write_text("\n".join(lines), "utf-8")

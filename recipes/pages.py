@@ -42,9 +42,9 @@ from schemax.resources import resource_dir
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = str(resource_dir("embedded"))
-# Pages that declare all that they use, and whose commands all run.
+# Pages that declare all names that they use, and whose commands all run.
 WHOLE = {f"docs/{name}.md" for name in ("tutorial", "declaring", "errors")}
-# What cannot be run here, by words of the code, and why.
+# Words of code that cannot run here, and the reason.
 NOT_RUN = {
     "distributed_config=": "several processes with a GPU each",
     "device_map=": "several GPUs",
@@ -75,7 +75,7 @@ _BLOCK = re.compile(
     r"(?P<apart>^<!-- not compared: .*? -->\n)?^```(?P<kind>python|bash|text)\n(?P<code>.*?)^```",
     re.DOTALL | re.MULTILINE,
 )
-# Of `schemax.progress`: how many, how fast.
+# Lines of `schemax.progress`: number and speed.
 _PROGRESS = re.compile(r"^[\d,]+( of [\d,]+)? \w+, [\d,.]+/s.*\n", re.MULTILINE)
 
 
@@ -103,7 +103,7 @@ PRODUCTS = [
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A block of output: its place in the page, what it shows, and what was written."""
+    """A block of output: its place in the page, its shown text, and the output of the run."""
 
     start: int
     end: int
@@ -117,7 +117,7 @@ class Output:
 
 
 def outputs(page: str) -> Iterator[Output]:
-    """Runs a page in the folder at hand; `page` is its path below the checkout.
+    """Runs a page in the current folder; `page` is its path below the checkout.
 
     Commands run if their output is shown, and all of them in a page that is WHOLE.
     """
@@ -140,7 +140,7 @@ def outputs(page: str) -> Iterator[Output]:
 
 
 def rewritten(page: str, found: list[Output]) -> str:
-    """The page's text with what was written in the place of what is no longer current."""
+    """Returns the page's text with new output in the place of outdated output."""
     text = (ROOT / page).read_text("utf-8")
     for output in reversed(found):
         if not output.is_current or not output.is_compared:
@@ -149,7 +149,7 @@ def rewritten(page: str, found: list[Output]) -> str:
 
 
 def _as_pattern(shown: str) -> re.Pattern[str]:
-    """What is shown, with any lines in the place of a line `...`."""
+    """Returns the shown text as a pattern, in which `...` matches any lines."""
     lines = shown.splitlines(keepends=True)
     return re.compile(
         "".join("(?:.*\n)*" if line == "...\n" else re.escape(line) for line in lines)
@@ -181,7 +181,7 @@ def _written_by_code(code: str, page: str, names: dict[str, Any]) -> str:
 
 
 def _written_by_commands(code: str) -> str:
-    """What the commands write on stdout and stderr, but for progress."""
+    """Returns the commands' output on stdout and stderr, without progress."""
     lines = _here(code).replace("\\\n", " ").splitlines()
     written = "".join(_written_by_command(line) for line in lines)
     return re.sub(r"[ ]+$", "", _PROGRESS.sub("", written), flags=re.MULTILINE)
@@ -194,7 +194,7 @@ def _written_by_command(line: str) -> str:
     if command != "schemax":
         return subprocess.run(line, shell=True, check=True, capture_output=True, text=True).stdout
     logger = logging.getLogger("schemax")
-    # What nothing handles goes to stderr, also where a test runner handles all.
+    # Unhandled records go to stderr, also under a test runner, which handles all.
     logger.addHandler(logging.lastResort or logging.NullHandler())
     try:
         result = CliRunner().invoke(app, arguments, env={**os.environ, "SCHEMAX_MODEL": FOLDER})

@@ -31,7 +31,7 @@ Rows = list[dict[str, str | None]]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is read: products, their schemas by category, and demonstrations by category."""
+    """The work: products, their schemas by category, and demonstrations by category."""
 
     products: Sequence[Example]
     schemas: Mapping[str, Any]
@@ -39,7 +39,7 @@ class Work:
     format: str
 
     def rows(self, extractor: Extractor) -> Rows:
-        """What an extractor reads of every product, as texts by attribute."""
+        """Returns the values that an extractor reads of every product, as texts by attribute."""
         records = [shown_record(product) for product in self.products]
         values: list[dict[str, Any]] = [{} for _ in records]
         asked: Any = {"category": "category", "format": self.format, "examples": self.examples}
@@ -65,7 +65,7 @@ def read_work(labels: Path, limit: int, demonstrations: Path | None, shots: int,
 
 
 def plain_rows(server: LlamaServer, work: Work) -> Rows:
-    """One chat completion under a JSON Schema for every product, without schemax."""
+    """Asks for a chat completion under a JSON Schema for every product, without schemax."""
     found: Rows = []
     for product in work.products:
         names = [*titles_of(compile_attributes(work.schemas[product.category])).values()]
@@ -110,7 +110,7 @@ def _post(server: LlamaServer, body: Mapping[str, Any]) -> Any:
 
 
 def counted(extractor: Extractor) -> Callable[[], int]:
-    """How many requests an extractor's server has answered or refused from now on."""
+    """Returns a function that counts requests to an extractor's server, from now on."""
     client, count = extractor.model.client, 0
     ask = client.ask
 
@@ -196,7 +196,7 @@ def main() -> None:
 
 
 def clocked(read: Callable[[], Rows]) -> tuple[None, float, float, Rows]:
-    """Processor and wall-clock seconds of this process, and the rows."""
+    """Returns None, processor and wall-clock seconds of this process, and the rows."""
     own, started = time.process_time(), time.perf_counter()
     rows = read()
     return None, time.process_time() - own, time.perf_counter() - started, rows

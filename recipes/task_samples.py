@@ -22,7 +22,7 @@ SAMPLES = Path(__file__).parents[1] / "docs" / "samples"
 
 
 def halves(extractor: Extractor, decoding: str) -> list[Counter[str]]:
-    """Counts of "fields", "right", "stated" and "stated right", in even and in odd places."""
+    """Counts "fields", "right", "stated" and "stated right", in even and in odd places."""
     counts: list[Counter[str]] = [Counter(), Counter()]
     for task in filter(is_task, schema_names()):
         lines = (SAMPLES / f"{task}.jsonl").read_text("utf-8").splitlines()

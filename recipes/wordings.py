@@ -67,11 +67,11 @@ Wellbrook FlexPro garden hose, 20 m, orange, with two brass couplings
 }{{ turn("user") }}
 {% endif %}
 """
-"""A demonstration of another category with its own attributes, in JSON, as turns of a chat."""
+"""A demonstration from another category with other attributes, in JSON, as turns of a chat."""
 
 
 def wordings() -> dict[str, str | None]:
-    """Name -> template; None is the model's own."""
+    """Returns name -> template; None is the model's own."""
     verbatim = template_source("verbatim")
     for part in (_EXAMPLES, _CHOICES, _RULES, _LAST):
         assert part in verbatim, part
@@ -96,7 +96,7 @@ Set = tuple[list[Example], dict[str, Any]]
 
 
 def televisions() -> Set:
-    """The titles of `recipes.embedded.televisions`."""
+    """Reads the titles of `recipes.embedded.televisions`."""
     rows = [json.loads(line) for line in TITLES.read_text("utf-8").splitlines()]
     examples = [
         Example("television", row.pop("text"), {name: as_text(row[name]) for name in row})
@@ -106,7 +106,7 @@ def televisions() -> Set:
 
 
 def tasks() -> Set:
-    """The samples of the ten tasks."""
+    """Reads the samples of the ten tasks."""
     examples, schemas = [], {}
     for task in filter(is_task, schema_names()):
         schemas[task] = load_schema(task)
@@ -116,7 +116,7 @@ def tasks() -> Set:
 
 
 def _leaves(example: Example) -> dict[str, Label]:
-    """The labels, those of a nested model under its dotted names."""
+    """Returns the labels, with labels of nested models under dotted names."""
     found: dict[str, Label] = {}
     for name, label in example.attributes.items():
         if isinstance(label, ObjectText) and label.startswith("{"):
@@ -127,7 +127,7 @@ def _leaves(example: Example) -> dict[str, Label]:
 
 
 def titles(file: Path, declared: Path) -> Set:
-    """Labelled documents of a file, with the attributes that another one names."""
+    """Reads labelled documents of a file, with the attributes that `declared` names."""
     examples, schemas = read_examples(file), read_attributes(declared)
     assert schemas is not None, f"{declared} names no attributes"
     return as_declared(examples, schemas), schemas
@@ -136,7 +136,7 @@ def titles(file: Path, declared: Path) -> Set:
 def counts(
     extractor: Extractor, found: Set, template: str | None, decoding: str, shown: Any
 ) -> tuple[Counts, float]:
-    """(documents, 5) outcomes, and passes a document. shown: examples, as `stream` takes them."""
+    """Returns (documents, 5) outcomes, and passes per document. shown: examples of `stream`."""
     examples, schemas = found
     stream = extractor.stream(
         map(shown_record, examples),

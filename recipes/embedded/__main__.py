@@ -63,7 +63,7 @@ def main() -> None:
         given["sources"],
         held_out=given["held_out"],
         titles_times=given["titles_times"],
-        # Runs of other seeds set the same titles aside, so that their mean can be judged by them.
+        # Runs with other seeds hold out the same titles, on which their mean can be evaluated.
         seed=0,
     )
     train(data, given["out"], recipe, given["start"])

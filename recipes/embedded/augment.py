@@ -1,7 +1,7 @@
 """Label-preserving changes to annotated titles.
 
-A thousand titles are learnt by heart in minutes. What has to be learnt is where values stand and
-where they end, whatever they are; so their words are exchanged, invented, moved and dropped.
+A model memorizes a thousand titles in minutes. It must learn where values begin and end, whatever
+they are; so values are replaced, invented and dropped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from schemax.evaluation.examples import Example, canonical
 
-# An attribute is open, any word may be its value, where this share of its values is said once.
+# An attribute is open (any word may be its value) if more than this share of values occurs once.
 _OPEN_SHARE = 0.4
 
 
@@ -25,7 +25,7 @@ class _Piece:
 
 
 class Augmenter:
-    """Makes variants of titles out of the pieces of all titles."""
+    """A maker of variants of titles from the pieces of all titles."""
 
     def __init__(
         self, titles: Sequence[Example], varied: float = 0.7, invented: float = 0.45
@@ -44,7 +44,7 @@ class Augmenter:
         self._open = {a for a, values in self._by_attribute.items() if _is_open(values)}
 
     def __call__(self, title: Example, rng: random.Random) -> Example:
-        """A variant of the title, or, but for the share `varied`, the title itself."""
+        """Returns a variant of the title; with probability 1 - `varied`, the title itself."""
         pieces = _cut(title)
         if pieces is None or rng.random() >= self._varied:
             return _recase(title, rng)
@@ -86,12 +86,12 @@ class Augmenter:
             word = rng.choice(self._words)
             kind = rng.random()
             if kind < 0.1:
-                # A model number: letters and digits that nobody has seen.
+                # A model number: random letters and digits.
                 code = "".join(str(rng.randrange(10)) for _ in range(rng.randrange(1, 5)))
                 words.append(word[: rng.randrange(1, 4)].upper() + rng.choice(("", "-")) + code)
                 continue
             if kind < 0.65:
-                # Halves of two words: pronounceable, and in no dictionary.
+                # Halves of two words: pronounceable, but not in any dictionary.
                 other = rng.choice(self._words)
                 word = word[: max(2, len(word) // 2)] + other[len(other) // 2 :].lower()
             words.append(word if word.isupper() else word.capitalize())
@@ -100,7 +100,7 @@ class Augmenter:
 
 
 def _is_open(values: Sequence[str]) -> bool:
-    """Whether most values are words, and many of them occur only once."""
+    """True if most values are words, and many occur only once."""
     counts = Counter(values)
     once = sum(1 for count in counts.values() if count == 1)
     worded = sum(1 for value in values if not re.search(r"\d", value))
@@ -113,7 +113,7 @@ def _stated(title: Example) -> list[tuple[str, str]]:
 
 
 def _cut(title: Example) -> list[_Piece] | None:
-    """The text in pieces, values apart; None where a value is missing or two overlap."""
+    """Splits the text at its values; None if a value is missing or two values overlap."""
     spans = []
     for attribute, value in _stated(title):
         pattern = r"(?<!\w)" + re.escape(value) + r"(?!\w)"

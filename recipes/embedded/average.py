@@ -18,9 +18,9 @@ _WEIGHTS = "model.safetensors"
 
 
 def average(first: Path, second: Path, out: Path) -> None:
-    """Writes a copy of `first` whose weights are means; dtypes stay.
+    """Writes a copy of `first` with mean weights; dtypes stay.
 
-    Raises ValueError for models of another tokenizer or shape.
+    Raises ValueError if tokenizers or shapes differ.
     """
     one, other = load_file(first / _WEIGHTS), load_file(second / _WEIGHTS)
     shapes = [{name: t.shape for name, t in weights.items()} for weights in (one, other)]

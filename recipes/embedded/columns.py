@@ -1,7 +1,7 @@
-"""Texts as records of several columns, as schemax shows these: `key: text`, a line each.
+"""Texts as records of several columns, in the form that schemax shows: a line `key: text` each.
 
-What a shop's feed or a table holds of a document is seldom one text: a title stands beside a
-description, a subject beside a message, and beside both stand columns that say nothing.
+A shop's feed or a table seldom holds a document as one text: it has a title and a description, or a
+subject and a message, beside irrelevant columns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from recipes.embedded.shelves import Stated, pieces_of
 
-# Where a text may be cut.
+# The separators at which a text may be cut.
 _CUTS = (". ", " - ", "; ", " / ", ", ", " | ")
 _KEYS = (
     ("title", "description"),
@@ -32,7 +32,7 @@ _IDLE = {
 
 
 def columned(text: str, values: Mapping[str, Stated], rng: random.Random) -> str:
-    """The text over several lines with keys, or as it is where it cannot be cut."""
+    """Splits a text into several lines with keys; returns it unchanged if it cannot be cut."""
     keys = rng.choice(_KEYS)
     parts = [(keys[1], text)]
     cuts = [cut for cut in _CUTS if cut in text]
@@ -41,7 +41,7 @@ def columned(text: str, values: Mapping[str, Stated], rng: random.Random) -> str
         parts = [(keys[0], first), (keys[1], rest)]
     written = {name: value for name, value in values.items() if isinstance(value, str)}
     if written and rng.random() < 0.3:
-        # A column that says again what the text says.
+        # A column that repeats a value of the text.
         name = rng.choice([*written])
         parts.insert(rng.randrange(len(parts) + 1), (name, written[name]))
     if rng.random() < 0.4:

@@ -22,16 +22,16 @@ from recipes.embedded.shelves import Document, Library, Shelf, examples_of, shel
 from recipes.embedded.sources import read_sources
 from schemax.evaluation.examples import Example, read_examples
 
-# Categories that are never trained on: they show what the model makes of a new one.
+# Categories that are never trained on: they measure performance on new categories.
 UNSEEN = "unseen.txt"
-# Shelves that are set aside whole, to choose by.
+# Shelves that are held out as a whole, for model selection.
 SET_ASIDE = frozenset(
     {
         *("Backpack", "Power Bank", "Museum piece", "Restaurant", "Flight", "Coffee Machine"),
         *("Webcams", "Homes", "weather", "Jigsaws", "Book chapters", "Vinyl Record"),
     }
 )
-# How often each source is drawn.
+# The share of prompts from each source.
 SHARES: Mapping[str, float] = {
     "titles": 0.3,
     "listings": 0.28,
@@ -52,20 +52,20 @@ SHARES: Mapping[str, float] = {
     "crossner": 0.025,
     "e2e": 0.01,
 }
-# Files of listings whose categories are goods, or all sorts of things; the others' are texts.
+# Files of listings whose categories are goods, or mixed; categories of other files are texts.
 _GOODS = {
     *("goods.txt", "tech_home.txt", "electronics.txt", "home.txt", "wear.txt", "food_sport.txt"),
     *("industry.txt", "marketplace.txt"),
 }
 _MIXED = {"languages.txt", "long.txt", "strings.txt", "forms.txt"}
-_MOST_NEW = 40  # documents, of a category that is set aside, to calibrate with
+_MOST_NEW = 40  # documents per held-out category, for calibration
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """What is trained on, and what shows how well.
+    """Training data, and held-out data.
 
-    titles: annotated titles that are held out. new: shelves that are held out whole.
+    titles: held-out annotated titles. new: shelves that are held out as a whole.
     rows: shelves with the held-out rows of sources that are trained on.
     """
 
@@ -84,10 +84,10 @@ def read_data(
     titles_times: int,
     seed: int,
 ) -> Data:
-    """Annotated titles, the listings beside this module, and the sources of a folder.
+    """Reads annotated titles, the listings beside this module, and the sources of a folder.
 
-    excluded: JSONL whose texts are never trained on, nor listings that say the same.
-    held_out: titles that are set aside. titles_times: how often a title counts beside a listing.
+    excluded: JSONL whose texts are never trained on, nor listings with an equal text.
+    held_out: the number of held-out titles. titles_times: the weight of a title against a listing.
     """
     tests = read_examples(excluded) if excluded else []
     unwanted = {example.text for example in tests}
@@ -121,7 +121,7 @@ def _group_of(file: str) -> str:
 
 
 def _split(shelf: Shelf) -> tuple[Shelf, Shelf]:
-    """What is trained on, and one row in fifty of a large shelf."""
+    """Splits a shelf into training rows and, for a large shelf, one held-out row in fifty."""
     if shelf.source in ("titles", "listings") or len(shelf.documents) < 100:
         return shelf, replace(shelf, documents=[])
     aside = [document for document in shelf.documents if _is_aside(document)]
@@ -144,8 +144,8 @@ def _library(shelves: Iterable[Shelf]) -> Library:
 
 
 def lines_set_aside(data: Data) -> Iterator[str]:
-    """Annotated documents that nothing is trained on, as JSONL: sources that are trained on, and a
-    few documents of every category that is not."""
+    """Yields the held-out documents as JSONL: of sources that are trained on, and a few of every
+    held-out category."""
     new = [replace(shelf, documents=shelf.documents[:_MOST_NEW]) for shelf in data.new]
     for example in (*data.titles, *examples_of([*data.rows, *new])):
         row = {"category": example.category, "text": example.text}

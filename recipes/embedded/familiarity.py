@@ -29,7 +29,7 @@ SHOES = Path(__file__).parents[2] / "tests" / "data" / "shoes.jsonl"
 
 
 def shoes(language: str) -> list[str]:
-    """Titles in "en", "de", "zh" or "ru"."""
+    """Returns titles in "en", "de", "zh" or "ru"."""
     rows = [json.loads(line) for line in SHOES.read_text("utf-8").splitlines()]
     return [row["text"] for row in rows if row["language"] == language]
 

@@ -1,6 +1,6 @@
-"""Yes or no: whether a text says that a thing has a feature, asked of any goods.
+"""Questions of yes or no: whether a text says that a product has a feature, for any goods.
 
-Few data sets state what is not there. So features are written into titles, or denied there.
+Few data sets state absent features. So features are written into titles, or denied there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _YES = ("Whether it is {}", "{} or not", "Is it {}?", "true if {}")
 def ask_feature(
     texts: Sequence[str], described: bool, habits: Habits, rng: random.Random
 ) -> tuple[list[str], Question]:
-    """The texts, some of which now affirm or deny a feature, and the question about it."""
+    """Returns the texts, some now affirming or denying a feature, and the question about it."""
     feature = rng.choice(_FEATURES)
     changed, values = [], []
     for text in texts:
@@ -53,7 +53,7 @@ def ask_feature(
 
 
 def _with(text: str, words: str, rng: random.Random) -> str:
-    """The text with these words at one of its ends, where no value is torn."""
+    """Returns the text with words added at either end, where they split no value."""
     if rng.random() < 0.3:
         return f"{words} {text}"
     return f"{text}{rng.choice((', ', ' - ', ' ', ' | '))}{words}"

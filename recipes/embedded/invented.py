@@ -1,6 +1,6 @@
-"""Invented shop titles with typed values: said in many spellings, wanted in one.
+"""Invented shop titles with typed values: many spellings in texts, one normalized value.
 
-A kind of goods is a list of facets. Each facet draws what a title says of it and the value that a
+A kind of goods is a list of facets. Each facet draws its words in a title, and the value that a
 field of its type should get: `55"`, `55-Inch` and `139 cm (55 inch)` are all 55.
 """
 
@@ -19,10 +19,10 @@ from schemax.formats import Writable
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a text says of a facet, and what that means, by the name of a type.
+    """A facet's words in a text, and their values by the name of a type.
 
-    values: "text", "number", "integer", "boolean", "date", "list"; for choices the meaning itself
-    is under "choice".
+    values: "text", "number", "integer", "boolean", "date", "list"; for choices the meaning is under
+    "choice".
     """
 
     text: str
@@ -30,16 +30,16 @@ class Said:
 
 
 Speaker = Callable[[random.Random], Said]
-"""Draws what a text says."""
+"""A function that draws a facet's words and values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """Something that a text may say.
+    """A property that a text may state.
 
-    names, descriptions: to ask by. kinds: types it may be asked as, with how often.
-    choices: lists of (meaning, shown choice) to choose from, where it may be asked as a choice.
-    share: how often it is said. said: draws what is said.
+    names, descriptions: for questions. kinds: the types of questions, with their weights.
+    choices: tables of meaning -> shown choice, for questions with choices.
+    share: the share of texts that state it. said: draws words and values.
     """
 
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class Facet:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of goods: its names, what a title calls it, and its facets in usual order."""
+    """A kind of goods: its names, its nouns in titles, and its facets in usual order."""
 
     names: tuple[str, ...]
     nouns: tuple[str, ...]
@@ -63,14 +63,14 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A text with what it says, by facet."""
+    """A text with its words and values, by facet."""
 
     text: str
     said: Mapping[int, Said] = field(default_factory=dict)
 
 
 def not_drawn(rng: random.Random) -> Said:
-    """Of facets that are only asked about: their document draws what its blanks say by itself."""
+    """Stands for `said` in facets whose values the document draws itself, for its blanks."""
     raise NotImplementedError("this facet says nothing by itself")
 
 
@@ -84,7 +84,7 @@ _TYPES: Mapping[str, Any] = {
 
 
 def draw_title(kind: Kind, rng: random.Random) -> Drawn:
-    """A title: what leads stays in front, the rest comes in any order, joined in any way."""
+    """Draws a title: the first two facets lead, others come in any order, joined in any way."""
     said = {
         place: facet.said(rng)
         for place, facet in enumerate(kind.facets)
@@ -111,7 +111,7 @@ def draw_title(kind: Kind, rng: random.Random) -> Drawn:
         text = f"{' '.join(lead)} {rng.choice((' ', ', ')).join(parts)}"
     text = " ".join(text.split())
     if rng.random() < 0.05:
-        # A title in other letters would change values that are copied from it.
+        # Lower case would change values that are copied from the title.
         copied = any("text" in one.values or "list" in one.values for one in said.values())
         text = text if copied else text.lower()
     return Drawn(text, said)
@@ -120,10 +120,10 @@ def draw_title(kind: Kind, rng: random.Random) -> Drawn:
 def ask_facet(
     facet: Facet, said: Sequence[Said | None], described: bool, habits: Habits, rng: random.Random
 ) -> Question:
-    """A question about a facet of these texts, as one of its types."""
+    """Returns a question about a facet of texts, as one of its types."""
     kind = rng.choices([*facet.kinds], [*facet.kinds.values()])[0]
     description = rng.choice(facet.descriptions) if facet.descriptions else ""
-    # A number without its unit has to be said to be one.
+    # For a number the description often names the unit, which the value lacks.
     shown = description if described or (kind == "number" and rng.random() < 0.6) else None
     name = rng.choice(facet.names[:1] * 2 + facet.names)
     values: list[Writable] = []
@@ -141,7 +141,7 @@ def ask_facet(
         values = [one.values["list"] if one else None for one in said]
     else:
         annotation = _TYPES[kind] | None
-        # A date is learnt as the text writes it, which the field reads: copying is easier.
+        # A date is learnt as the text writes it, since copying is easier; the field parses it.
         written = "text" if kind == "date" else kind
         values = [one.values.get(written) if one else None for one in said]
     return Question(
@@ -155,7 +155,7 @@ def ask_facet(
 
 
 def one_of(*texts: str) -> Speaker:
-    """One of these texts, as it is."""
+    """Returns a speaker of one of the texts, unchanged."""
     return lambda rng: _copied(rng.choice(texts))
 
 
@@ -164,7 +164,7 @@ def _copied(text: str) -> Said:
 
 
 def measure(numbers: Sequence[str], forms: Sequence[str], *, whole: bool = False) -> Speaker:
-    """A number in one of these forms, each with a `#` where the number stands."""
+    """Returns a speaker of a number in one of the forms, where `#` stands for the number."""
 
     def said(rng: random.Random) -> Said:
         number = rng.choice(numbers)
@@ -180,7 +180,7 @@ def measure(numbers: Sequence[str], forms: Sequence[str], *, whole: bool = False
 
 
 def meaning(table: Mapping[str, Sequence[str]]) -> Speaker:
-    """One of several meanings, said in one of its forms."""
+    """Returns a speaker of one of several meanings, in one of its forms."""
 
     def said(rng: random.Random) -> Said:
         meant = rng.choice([*table])
@@ -191,7 +191,7 @@ def meaning(table: Mapping[str, Sequence[str]]) -> Speaker:
 
 
 def yes_no(yes: Sequence[str], no: Sequence[str], truth: float = 0.75) -> Speaker:
-    """A feature that is there, or is said not to be."""
+    """Returns a speaker of a feature that is affirmed or denied."""
 
     def said(rng: random.Random) -> Said:
         answer = rng.random() < truth or not no
@@ -201,7 +201,7 @@ def yes_no(yes: Sequence[str], no: Sequence[str], truth: float = 0.75) -> Speake
 
 
 def several(items: Sequence[str], counted: bool = False, most: int = 4) -> Speaker:
-    """Some of these items, one after the other; counted: sometimes with how many there are."""
+    """Returns a speaker of some of the items in a row; counted: sometimes with numbers."""
 
     def said(rng: random.Random) -> Said:
         chosen = rng.sample(items, rng.randrange(1, min(most, len(items)) + 1))
@@ -225,7 +225,7 @@ def several(items: Sequence[str], counted: bool = False, most: int = 4) -> Speak
 
 
 def code(*forms: str) -> Speaker:
-    """A model code: `A` a letter, `9` a digit, anything else as it is."""
+    """Returns a speaker of a model code: `A` a letter, `9` a digit, anything else unchanged."""
 
     def said(rng: random.Random) -> Said:
         form = rng.choice(forms)
@@ -243,7 +243,7 @@ def code(*forms: str) -> Speaker:
 
 
 def price() -> Speaker:
-    """A price as shops of several countries write it."""
+    """Returns a speaker of a price as shops of several countries write it."""
 
     def said(rng: random.Random) -> Said:
         whole, cents = rng.randrange(5, 2500), rng.choice((0, 49, 50, 90, 95, 99, 99))

@@ -1,4 +1,4 @@
-"""Questions about documents that are drawn out of patterns, lists of several parts among them."""
+"""Questions about documents drawn from patterns, including lists of items with several parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from schemax.attributes import attr
 def ask_pattern(
     asked: Asked, said: Sequence[Said | None], described: bool, habits: Habits, rng: random.Random
 ) -> Question:
-    """A question about a field; of items as a list of models, each with some of the parts."""
+    """Returns a question about a field; for items, a list of models with some of the parts."""
     if asked.type != "items":
         return ask_facet(asked.facet, said, described, habits, rng)
     lists: list[Sequence[Mapping[str, Said]] | None] = [
@@ -27,7 +27,7 @@ def ask_pattern(
         for one in said
     ]
     every = [item for items in lists for item in items or ()]
-    # A part that no item states is seldom asked for: an item's nulls are all learnt.
+    # A part that no item states is seldom asked for, since all nulls of items are learnt.
     stated = [key for key in asked.parts if any(key in item for item in every)]
     known = stated if len(stated) > 1 and rng.random() < 0.7 else [*asked.parts]
     keys = rng.sample(known, rng.randrange(min(2, len(known)), len(known) + 1))
@@ -55,7 +55,7 @@ def _model(parts: Sequence[Question]) -> type[BaseModel]:
 
 
 def without_items(page: Page) -> Page:
-    """The page without its lists of models, which few layouts hold."""
+    """Returns the page without lists of models, which few layouts support."""
     kept = [question for question in page.questions if not _is_nested(question)]
     return replace(page, questions=kept)
 

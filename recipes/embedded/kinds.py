@@ -1,20 +1,20 @@
-"""Kinds of goods whose titles are invented, out of `kinds/*.toml`.
+"""Kinds of goods whose titles are invented, read from `kinds/*.toml`.
 
-    names = ["Tent", "Camping tent"]            # what a schema calls it
-    nouns = ["Tent", "Dome Tent"]               # what a title calls it
-    fillers = ["with porch"]                    # words that say nothing of a facet
+    names = ["Tent", "Camping tent"]            # its category in a schema
+    nouns = ["Tent", "Dome Tent"]               # its noun in a title
+    fillers = ["with porch"]                    # words of no facet
 
     [[facets]]                                  # the first two lead a title
     is = "brand"                                # one of kinds/facets.toml, with changes
     one_of = ["Coleman", "MSR"]
 
-A facet has `names` and `descriptions` to ask by, `share` (how often it is said), `as` (types that
-it is asked as, with their shares), `choices` (tables of meaning -> choice), and says one of:
+A facet has `names` and `descriptions` for questions, `share` (of titles that state it), `as` (types
+of questions, with their shares), `choices` (tables of meaning -> choice), and one kind of value:
 
-    one_of    one of these texts                numbers, forms   `#` in a form is the number
+    one_of    one of the texts                  numbers, forms   `#` in a form is the number
     codes     A: a letter, 9: a digit           yes, no, truth   a feature, or its absence
-    meaning   one of the forms of a meaning     several          some of these items
-    keys      of a `meaning`, these only        prices           an amount of money
+    meaning   one of the forms of a meaning     several          some of the items
+    keys      the used keys of a `meaning`      prices           an amount of money
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DECIMAL = {"number": 0.8, "text": 0.2}
 
 @cache
 def read_kinds() -> Mapping[str, Kind]:
-    """File name -> kind."""
+    """Returns file name -> kind."""
     shared = tomllib.loads((FOLDER / _SHARED).read_text("utf-8"))
     return {
         path.stem: _kind(tomllib.loads(path.read_text("utf-8")), shared)
@@ -83,7 +83,7 @@ def _facet(spec: Mapping[str, Any]) -> Facet:
 
 
 def _speaker(spec: Mapping[str, Any]) -> tuple[Speaker, Mapping[str, float]]:
-    """What draws the facet's words, and the types that it is usually asked as."""
+    """Returns the facet's speaker, and the usual types of its questions."""
     if "one_of" in spec:
         return one_of(*spec["one_of"]), {"text": 1.0}
     if "codes" in spec:

@@ -1,7 +1,7 @@
 """Short letters, notices and offers in five languages, with their dates and numbers as values.
 
-`1.299,00 €` and `12. März 2024` stand in a text as its country writes them, and a number or date
-field wants `1299.00` and `2024-03-12`.
+A text has `1.299,00 €` and `12. März 2024` as its country writes them, and a number or date field
+requires `1299.00` and `2024-03-12`.
 """
 
 from __future__ import annotations
@@ -121,13 +121,13 @@ CURRENCY_CHOICES: Mapping[str, str] = {code: code for code in _CODES}
 
 @cache
 def languages() -> Mapping[str, Any]:
-    """Language -> its months, items and letters."""
+    """Returns language -> its months, items and letters."""
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A text and what its blanks say, by name."""
+    """A text and the words and values of its blanks, by name."""
 
     text: str
     said: Mapping[str, Said]
@@ -206,7 +206,7 @@ def _currency(language: str, rng: random.Random) -> tuple[str, str]:
 
 
 def draw_amount(language: str, rng: random.Random) -> Said:
-    """An amount of money as a language writes it."""
+    """Draws an amount of money as a language writes it."""
     return _amount(language, *_currency(language, rng), rng)
 
 
@@ -235,7 +235,7 @@ def _amount(language: str, sign: str, code: str, rng: random.Random) -> Said:
 
 
 def draw_day(language: str, rng: random.Random) -> Said:
-    """A day as a language writes it."""
+    """Draws a date as a language writes it."""
     day = date(rng.randrange(1995, 2031), rng.randrange(1, 13), rng.randrange(1, 29))
     month = languages()[language]["months"][day.month - 1]
     short = month[:3]

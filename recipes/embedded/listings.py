@@ -30,14 +30,14 @@ _CATEGORY = "# category:"
 _MARK = re.compile(r"\{([^{}|=]+)(?:=([^{}|]+))?\|([^{}|]+)\}")
 
 Kind = Literal["text", "list", "choice", "boolean"]
-"""How an attribute is marked."""
+"""The kind of an attribute, by how it is marked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """Annotated texts of one kind. attributes: name -> description, where there is one.
+    """Annotated texts of one kind. attributes: name -> description, None without one.
 
-    kinds: of attributes that are not text. A list's labels are tuples, a choice's are its values.
+    kinds: of attributes that are not text. Labels of a list are tuples, of a choice its values.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Category:
 
 
 def read_listings(path: Path) -> list[Category]:
-    """The categories of a file, in order. Raises InputError, naming the line."""
+    """Reads the categories of a file, in order. Raises InputError, naming the line."""
     found: list[Category] = []
     for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
         try:
@@ -62,7 +62,7 @@ def read_listings(path: Path) -> list[Category]:
 
 
 def _settle(category: Category) -> None:
-    """Makes lists of all labels of a list, and booleans of choices between yes and no."""
+    """Turns all labels of a list into tuples, and choices between yes and no into booleans."""
     for name, kind in category.kinds.items():
         labels = [e.attributes[name] for e in category.examples if name in e.attributes]
         if kind == "choice" and {*map(str, labels)} <= {"yes", "no"}:
@@ -120,7 +120,7 @@ def _is_marked(name: str, category: Category) -> bool:
 
 
 def without(categories: Sequence[Category], unwanted: Sequence[Example]) -> Iterator[Category]:
-    """The same without texts that say what an unwanted one says, in whatever case and spacing."""
+    """Yields the categories without unwanted texts, compared regardless of case and spacing."""
     keys = {_key(example.text) for example in unwanted}
     for category in categories:
         kept = [example for example in category.examples if _key(example.text) not in keys]
@@ -134,7 +134,7 @@ def _key(text: str) -> str:
 def merged(
     titles: Sequence[Example], categories: Sequence[Category], times: int
 ) -> Mapping[str, Category]:
-    """Annotated titles and listings by category; titles count `times` as often."""
+    """Merges annotated titles and listings by category; titles are repeated `times` times."""
     found: dict[str, Category] = {}
     for title in titles:
         own = found.setdefault(title.category, Category(title.category))
@@ -151,7 +151,7 @@ def merged(
 
 
 def write_dataset(categories: Sequence[Category], folder: Path) -> None:
-    """The listings as annotated products, and what their attributes are."""
+    """Writes the listings as annotated products, and their attributes."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
         {"category": e.category, "text": e.text, "attributes": dict(e.attributes)}

@@ -1,4 +1,4 @@
-"""What is read, by how much: pages drawn from shelves, invented titles and letters, as batches."""
+"""The training mixture: batches of pages from shelves, invented titles, letters and patterns."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from schemax.training.sequences import TrainingSequence
 
 INVENTED, LETTERS = "invented", "letters"
 PATTERNS, NEW_PATTERNS = "patterns", "new patterns"
-# What documents of one group state, those of another do not.
+# Documents of one group do not state the attributes of another group.
 GROUPS = {"goods", "requests", "texts"}
-# Names that many kinds of documents have, so that another shelf's is not foreign.
+# Names of attributes that many kinds of documents share, so that they are never foreign.
 _COMMON = {
     *("brand", "color", "colour", "size", "material", "type", "name", "title", "date", "price"),
     *("model", "manufacturer", "series", "model name", "model number", "capacity", "quantity"),
     *("city", "location", "time", "country", "genre", "category", "weight", "place", "state"),
 }
-# What the category is called where a schema's author did not name it well.
+# Names of a category, as by a schema's author who did not name it well.
 _ANY = ("Product", "Item", "Document", "Text", "Record", "Entry", "Data")
-# Invented titles of these come as often as those of all other kinds together.
+# Half of the invented titles are of these kinds, the others of any kind.
 _SCREENS = ("television", "television", "television", "monitor", "laptop")
-# Tokens of a text, at most.
+# The most tokens of a text.
 _LONGEST = 560
 
 
 @dataclass(frozen=True, slots=True)
 class Variety:
-    """How far pages are from the texts that they are made of, as shares.
+    """The augmentation of pages, as shares.
 
     bpe_dropout: merges skipped, in two texts of ten.
-    varied, invented: see `Augmenter`; varied_little: for sources with many texts of their own.
-    nulls: missing values that are learnt as null, at most; a wide schema is mostly null, and a
-        model that is shown all of that learns to say nothing long before it learns to read.
+    varied, invented: see `Augmenter`; varied_little: for sources with many texts.
+    nulls: the most missing values that are learnt as null; wide schemas are mostly null, and a
+        model that learns all nulls learns to answer null long before it learns to read.
     described: prompts with descriptions of their fields.
     featured: pages of goods with a question about a feature.
     foreign: pages with questions of other shelves, whose answer is null.
-    padded: texts that stand beside a text of another kind. columned: texts as several columns.
-    own_template: prompts by the model's own template, and not by one of a user's.
+    padded: texts with a text of another kind beside them. columned: texts as several columns.
+    own_template: prompts by the model's own template, not by a user's.
     read_twice: prompts whose second reading is learnt.
     """
 
@@ -77,7 +77,7 @@ class Variety:
 
 @dataclass(frozen=True, slots=True)
 class Templates:
-    """The model's own template, and those that users have, each with its share."""
+    """The model's own template, and users' templates with their shares."""
 
     own: jinja2.Template
     others: Mapping[str, jinja2.Template]
@@ -85,7 +85,7 @@ class Templates:
 
 
 class Reader:
-    """Draws pages out of a library."""
+    """A sampler of pages from a library."""
 
     def __init__(self, library: Library, variety: Variety) -> None:
         self._library, self._variety = library, variety
@@ -100,7 +100,7 @@ class Reader:
                     if attribute.name.lower() not in _COMMON:
                         self._foreign.setdefault(group, []).append(attribute)
         self._augment = Augmenter(examples_of(every), 1.0, variety.invented)
-        # A page of a source is about one shelf; large shelves come more often, not as often as big.
+        # A page is about one shelf; large shelves are drawn more often, but sublinearly.
         self._weights = {
             name: [len(shelf.documents) ** 0.75 for shelf in shelves]
             for name, shelves in library.shelves.items()
@@ -108,7 +108,7 @@ class Reader:
         self._texts = [shelf for shelf in every if shelf.group in GROUPS - {"goods"}]
 
     def page(self, count: int, rng: random.Random) -> Page:
-        """A page of so many documents."""
+        """Draws a page of `count` documents."""
         shares = self._library.shares
         name = rng.choices([*shares], [*shares.values()])[0]
         if name == INVENTED:
@@ -171,7 +171,7 @@ class Reader:
         return Document(varied.text, values) if varied.text.strip() else document
 
     def _padded(self, shelf: Shelf, text: str, rng: random.Random) -> str:
-        """Sometimes with a text of another kind before or behind it, which says nothing of this."""
+        """Sometimes adds an irrelevant text of another kind before or behind the text."""
         if rng.random() >= self._variety.padded or shelf.group == "texts":
             return text
         other = rng.choice(self._texts)
@@ -232,7 +232,7 @@ class Reader:
         if rng.random() < 0.5:
             keys = keys[: rng.randrange(min(3, len(keys)), len(keys) + 1)]
         described = rng.choice((0.0, 0.6, 1.0, 1.0))
-        # Its names are already several, and mean what they say.
+        # Fields of patterns have several names, which must not be replaced.
         habits = replace(self._variety.habits, renamed=0.0)
         questions = []
         for key in keys:
@@ -249,7 +249,7 @@ class Reader:
 
 
 def _subset(names: list[str], stated: list[str], ordered: bool, rng: random.Random) -> list[str]:
-    """Some of the names, of which at least one has a value."""
+    """Draws some of the names, at least one of them with a value if there is any."""
     chosen = list(names)
     if not ordered or rng.random() < 0.7:
         rng.shuffle(chosen)
@@ -262,7 +262,7 @@ def _subset(names: list[str], stated: list[str], ordered: bool, rng: random.Rand
 
 
 def _distinct(questions: Sequence[Question]) -> list[Question]:
-    """Without those whose label, however it is written, another one has."""
+    """Drops questions whose label equals an earlier one but for case and punctuation."""
     found: dict[str, Question] = {}
     for question in questions:
         found.setdefault("".join(filter(str.isalnum, question.label.lower())), question)
@@ -281,7 +281,7 @@ def batches(
     variety: Variety,
     rng: random.Random,
 ) -> Iterator[tuple[DecodingConfig, list[TrainingSequence]]]:
-    """Batches of one layout each, of sequences of like length; without end."""
+    """Yields batches without end, each of one layout, of sequences of similar length."""
     noisy = NoisyTokenizer(codec, variety.bpe_dropout)
     waiting: dict[DecodingConfig, list[TrainingSequence]] = {}
     drawn = layouts(rng)
@@ -308,14 +308,14 @@ def draw(
     variety: Variety,
     rng: random.Random,
 ) -> TrainingSequence:
-    """One sequence of a layout: a page, a format, a template."""
+    """Draws a sequence of a layout: a page, a format, a template."""
     own = rng.random() < variety.own_template
     if layout.documents == "stacked":
         count = layout.documents_per_prompt
     elif layout.layout == "autoregressive":
         count = 1
     else:
-        # Long instructions are shared by more texts.
+        # Long instructions are shared among more texts.
         count = rng.choice((1, 2, 2, 3, 3)) if own else rng.choice((2, 3, 4))
     name = rng.choices([*templates.shares], [*templates.shares.values()])[0]
     template = templates.own if own else templates.others[name]
@@ -345,7 +345,7 @@ def draw(
 
 
 def replace_texts(page: Page, count: int) -> Page:
-    """The page with its first documents only, since attention grows with a row's square."""
+    """Returns the page with its first documents only; attention is quadratic in a row's length."""
     return Page(
         page.category,
         page.texts[:count],

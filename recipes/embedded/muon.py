@@ -1,7 +1,7 @@
 """Muon (Jordan et al., 2024) in float32.
 
-torch's own takes its matrix products in bfloat16, which processors without bfloat16 instructions
-do many times slower than all the rest of a training step.
+torch's Muon computes matrix products in bfloat16, which on processors without bfloat16 instructions
+take many times as long as the rest of a training step.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import nn
 
-# Of the quintic that brings singular values near 1, and how often it is taken.
+# The quintic that brings singular values near 1, and the number of its iterations.
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _STEPS = 5
 _MOMENTUM = 0.95
 
 
 class Muon(torch.optim.Optimizer):
-    """Nesterov momentum, made orthogonal; updates as large as AdamW's (Liu et al., 2025)."""
+    """Orthogonalized Nesterov momentum; updates are as large as AdamW's (Liu et al., 2025)."""
 
     def __init__(self, matrices: Iterable[nn.Parameter], lr: float, weight_decay: float) -> None:
         super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay})
@@ -50,7 +50,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
-    """(N, rows, columns) -> the same shape, with singular values near 1 (Newton-Schulz)."""
+    """Orthogonalizes (N, rows, columns) matrices: singular values near 1 (Newton-Schulz)."""
     a, b, c = _COEFFICIENTS
     tall = matrices.shape[1] > matrices.shape[2]
     found = matrices.mT if tall else matrices

@@ -1,4 +1,4 @@
-"""The network: its shape, what it takes up of an earlier one, and its optimizers."""
+"""The network: its shape, its initialization from an earlier model, and its optimizers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from schemax.compiler import TextCodec
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Size of the network. vocab_size: of the BPE at most, twins on top."""
+    """The size of the network. vocab_size: the most tokens of the BPE, without twins."""
 
     vocab_size: int = 8192
     hidden_size: int = 256
@@ -27,7 +27,7 @@ class Shape:
 
 
 def new_model(shape: Shape, codec: TextCodec, out: Path) -> Qwen3ForCausalLM:
-    """A small Qwen3 with random weights; its config saved into `out`."""
+    """Returns a small Qwen3 with random weights; saves its config into `out`."""
     config = Qwen3Config(
         vocab_size=codec.vocab_size,
         hidden_size=shape.hidden_size,
@@ -47,14 +47,14 @@ def new_model(shape: Shape, codec: TextCodec, out: Path) -> Qwen3ForCausalLM:
 
 
 def take_up(model: Qwen3ForCausalLM, start: Path) -> None:
-    """Gives the model the weights of an earlier one of its shape and tokenizer."""
+    """Loads the weights of an earlier model with the same shape and tokenizer."""
     model.load_state_dict(Qwen3ForCausalLM.from_pretrained(start, dtype=torch.float32).state_dict())
 
 
 def add_dropout(model: nn.Module) -> nn.Dropout:
-    """Dropout after attention and feed-forward, which Qwen3 itself does not have.
+    """Adds dropout after attention and feed-forward, which Qwen3 lacks.
 
-    Returns the one module that all hooks use; its `p` can be changed at any time.
+    Returns the module that all hooks use; its `p` can be changed at any time.
     """
     dropout = nn.Dropout(0.0)
 
@@ -70,9 +70,9 @@ def add_dropout(model: nn.Module) -> nn.Dropout:
 def new_optimizers(
     model: nn.Module, learning_rate: float, weight_decay: float
 ) -> list[torch.optim.Optimizer]:
-    """Muon (Jordan et al., 2024) for the layers' matrices, AdamW for embeddings and norms.
+    """Returns Muon (Jordan et al., 2024) for the layers' matrices, AdamW for embeddings and norms.
 
-    From scratch, at the same number of steps, Muon's loss is far below AdamW's.
+    From scratch, Muon's loss is far below AdamW's at the same number of steps.
     """
     named = list(model.named_parameters())
     matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
@@ -84,10 +84,10 @@ def new_optimizers(
 
 
 def use_rounded_attention() -> None:
-    """From now on this process's models attend with scores in bfloat16.
+    """Makes all models of this process attend with scores in bfloat16, from now on.
 
-    On processors that costs half of what torch's own attention does there; what it rounds is far
-    below what one batch differs from the next. For training alone.
+    On CPUs this takes half the time of torch's attention; the rounding error is far below the
+    differences between batches. For training only.
     """
     AttentionInterface.register("sdpa", rounded_attention)
 
@@ -101,10 +101,10 @@ def rounded_attention(
     scaling: float,
     **_options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """(B, H, L, D) queries, (B, G, L, D) keys and values, (B, 1, L, L) mask -> (B, L, H, D)."""
+    """Attends: (B, H, L, D) queries, (B, G, L, D) keys, values, (B, 1, L, L) -> (B, L, H, D)."""
     batch, heads, length, width = query.shape
     groups, dtype = key.shape[1], value.dtype
-    # Autocast takes a softmax in float32, which doubles what is read and written.
+    # Autocast computes softmax in float32, which doubles the memory traffic.
     with torch.autocast("cpu", enabled=False):
         rows = (query * scaling).to(dtype).reshape(batch, groups, -1, width)
         scores = (rows @ key.to(dtype).transpose(-1, -2)).view(batch, groups, -1, length, length)
@@ -116,6 +116,6 @@ def rounded_attention(
 
 @lru_cache(maxsize=1)
 def _added(allowed: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """What is added to scores; all layers are given the same mask."""
+    """Returns the additive mask; cached, since all layers get the same mask."""
     lowest = torch.finfo(dtype).min
     return torch.zeros_like(allowed, dtype=dtype).masked_fill_(~allowed, lowest)

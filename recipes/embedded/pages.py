@@ -24,13 +24,13 @@ _COUNTS = re.compile(
     r" \d+ are right"
 )
 _ROWS = re.compile(r"(?<=\| --- \| --- \| --- \| --- \|\n)(?:\| \d \|.*\n)+")
-_SHOWN = 3  # texts, in the table
+_SHOWN = 3  # texts in the table
 _JSON = TypeAdapter(Any)
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A field of a sample: what was read, and what is right; both as JSON has it."""
+    """A field of a sample: the value read and the right value, as JSON."""
 
     text: int
     field: str
@@ -47,7 +47,7 @@ class Read:
 
 
 def read_samples(extractor: Extractor, name: str) -> list[Read]:
-    """All fields of all samples of a ready-made schema."""
+    """Reads all fields of all samples of a ready-made schema."""
     lines = (DOCS / "samples" / f"{name}.jsonl").read_text("utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     schema = load_schema(name)
@@ -62,7 +62,7 @@ def read_samples(extractor: Extractor, name: str) -> list[Read]:
 
 def _values(one: Extraction[Any]) -> Iterator[tuple[str, Any]]:
     for name, field in one.fields.items():
-        # Those of items, `lines.0.price`, are shown with their list.
+        # Fields of items, `lines.0.price`, are shown with their list.
         if not re.search(r"\.\d", name):
             yield name, _plain(_JSON.dump_python(field.value, mode="json", exclude_none=True))
 
@@ -93,9 +93,9 @@ def _shown(value: Any) -> str:
 
 
 def rewritten(page: str, reads: Sequence[Read]) -> str:
-    """The page with these counts and rows in place of its own.
+    """Returns the page with new counts and rows.
 
-    Raises ValueError for a page without either.
+    Raises ValueError unless the page has one place for each.
     """
     stated = [read.is_right for read in reads if read.right is not None]
     every = [read.is_right for read in reads]

@@ -1,32 +1,32 @@
-"""Invented forms, messages, notices and sentences with typed values, out of `patterns/*.txt`.
+"""Invented forms, messages, notices and sentences with typed values, read from `patterns/*.txt`.
 
-    kind: support ticket; customer complaint          what a schema calls such documents
-    language: de                                      how dates and amounts are written; default en
+    kind: support ticket; customer complaint          categories of such documents in a schema
+    language: de                                      of dates and amounts; default en
     field: order | text | order number; order_no | Number of the order
     field: issue | choice | issue; topic | What it is about | delivery; defect; billing
-    where: order = #99-99999; ORD-#9999               how a value is written
+    where: order = #99-99999; ORD-#9999               forms of a value
     field: lines | items | lines | What was ordered
     part: lines.item | text | item; article | What it is
     part: lines.count | int | quantity | How many of it
     item: lines = {count} x {item}; {item} ({count})
     say: Hello, order {order} <never came~issue=delivery|came broken~issue=defect>.<| Thanks!>
 
-A field has a key, a type, names to ask by, descriptions, and a choice its choices. Types: text,
-list, choice, bool, date, time, money, int, number; items, whose parts are fields of each, and whose
-items are all written in one of the forms of `item`. A `say` is a whole document; `\\n` is a line
-break.
+A field has a key, a type, names for questions, descriptions, and, for a choice, choices. Types:
+text, list, choice, bool, date, time, money, int, number; items, whose parts are fields of each
+item, and which are all written in one of the forms of `item`. A `say` is a whole document; `\\n` is
+a line break.
 
-    {key}       the field's value, drawn and written; of a list another item of it each time
-    {key*}      of a list: one to four items, joined; of items: one to five
-    <a|b|>      one of these, the last of which is nothing; they may be nested
-    ~key=value  what follows from the words before it: a choice, yes or no
-    @pool       one of a pool: `pool: gadget = kettle; #99 inch lamp`; pools.txt has those of all;
-                @@ is an @; a file's own may hold {key} as well, if all kinds that use it have one
+    {key}       the field's value, drawn and written; for a list, another item each time
+    {key*}      for a list, one to four items, joined; for items, one to five
+    <a|b|>      one of the alternatives, the last of which is empty; they may be nested
+    ~key=value  a value that follows from the words before: a choice, yes or no
+    @pool       one of a pool: `pool: gadget = kettle; #99 inch lamp`; pools.txt has shared pools;
+                @@ is an @; a file's pool may hold {key}, too, if all kinds that use it have the key
     #A9-99      a code: `A` a capital letter, `9` a digit
-    %1-60       a whole number; %0.5-9.5 a decimal; %9-22.30 a whole number with `.30` behind it
+    %1-60       an integer; %0.5-9.5 a decimal; %9-22.30 an integer with `.30` behind it
 
-Entries of a line are separated by `;`, within `<>` as well, but for `say`, which is one. Dates and
-amounts are drawn without a `where`; one of a date is an ISO date.
+Entries of a line are separated by `;`, within `<>`, too; a `say` is a single entry. Dates and
+amounts need no `where`; the `where` of a date gives ISO dates.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _KINDS: Mapping[str, Mapping[str, float]] = {
     "number": {"number": 1},
     "items": {"items": 1},
 }
-# Types whose values are drawn as a `where` says.
+# Types whose values are drawn from a `where`.
 _DRAWN = {"text", "list", "time", "int", "number", "items"}
-# What is not plain text in a form.
+# Tokens: the parts of a form that are not plain text.
 TOKEN = re.compile(
     r"\{(?P<blank>\w+)(?P<several>\*?)\}"
     r"|(?P<at>@@)"
@@ -69,14 +69,14 @@ TOKEN = re.compile(
     r"|~(?P<set>\w+)=(?P<value>[\w /-]+)"
     r"|(?P<open><)"
 )
-# What looks like a token, and is none.
+# Text that looks like a token, but is none.
 _BROKEN = re.compile(r"\{[\w. ]*\*?\}|~|@\w")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A field of a kind: how it is asked for, and how its values are written; of items, one item's
-    parts."""
+    """A field of a kind: the facet to ask for, the forms of its values, and, for items, the parts
+    of an item."""
 
     type: str
     facet: Facet
@@ -86,7 +86,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Pattern:
-    """A kind of documents. file: where it stands; pools: those of its file, over those of all."""
+    """A kind of documents. file: its file's name; pools: of the file, and shared ones."""
 
     file: str
     names: tuple[str, ...]
@@ -97,7 +97,7 @@ class Pattern:
 
 
 def read_patterns(*, aside: bool) -> tuple[Pattern, ...]:
-    """The kinds that are trained on, or the one in twelve that are set aside.
+    """Returns the kinds that are trained on, or the held-out kinds, one in twelve.
 
     Raises InputError, naming the line.
     """
@@ -124,7 +124,7 @@ def _located(path: Path, line: int) -> Iterator[None]:
 
 
 def read_file(path: Path, shared: Mapping[str, Sequence[str]]) -> list[Pattern]:
-    """shared: pools of all files. Raises InputError, naming the line."""
+    """Reads the kinds of a file. shared: shared pools. Raises InputError, naming the line."""
     pools = read_pools(path, shared)
     found: list[Pattern] = []
     begun = 0
@@ -148,7 +148,7 @@ def read_file(path: Path, shared: Mapping[str, Sequence[str]]) -> list[Pattern]:
 
 
 def read_pools(path: Path, shared: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
-    """The pools of a file, with those of all. Raises InputError, naming the line."""
+    """Reads the pools of a file, and adds shared ones. Raises InputError, naming the line."""
     pools = {name: [*texts] for name, texts in shared.items()}
     own: list[tuple[int, tuple[str, ...]]] = []
     for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
@@ -214,7 +214,7 @@ def _declare(text: str, pattern: Pattern) -> None:
 
 def _facet(type: str, names: str, descriptions: str, choices: str = "") -> Facet:
     meanings = _entries(choices) if choices else ()
-    # As they are twice as often as in each other spelling.
+    # The original spelling twice, so that it is drawn twice as often.
     spellings = (str, str, str.title, str.upper, lambda text: text.replace(" ", "_"))
     tables = tuple({meaning: spell(meaning) for meaning in meanings} for spell in spellings)
     return Facet(_entries(names), _entries(descriptions), _KINDS[type], not_drawn, 1, tables)
@@ -230,7 +230,7 @@ def _field(path: str, fields: Mapping[str, Asked]) -> Asked:
 
 
 def _finish(pattern: Pattern) -> None:
-    """Raises ValueError if something is missing of a kind, or has two meanings."""
+    """Raises ValueError if a kind is incomplete or ambiguous."""
     if not pattern.says:
         raise ValueError("no `say`")
     phrases = (text for texts in pattern.pools.values() for text in texts)
@@ -256,7 +256,7 @@ def _check_fields(fields: Mapping[str, Asked], forms: Sequence[str]) -> None:
 def _check(
     form: str, fields: Mapping[str, Asked] | None, pools: Mapping[str, Sequence[str]]
 ) -> None:
-    """Raises ValueError for what cannot be drawn. fields: None in pools, which kinds share."""
+    """Raises ValueError for a form that cannot be drawn. fields: None for forms of pools."""
     depth = 0
     for sign in form:
         depth += (sign == "<") - (sign == ">")

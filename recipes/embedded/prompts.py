@@ -1,4 +1,4 @@
-"""Questions about documents as training sequences.
+"""Prompts: turns questions about documents into training sequences.
 
 Every sequence comes from `compile_schema`, so that training sees exactly what extraction sees.
 """
@@ -27,13 +27,13 @@ from schemax.schema import AttrSchema
 from schemax.training.sequences import ItemBranch, TrainingSequence, training_sequence
 from schemax.training.targets import item_target, slot_targets
 
-# JSON, the default, twice as often.
+# JSON, the default, is drawn twice as often.
 FORMATS = ("json", "json", "yaml", "xml")
-# Grammars are no part of a prompt, and take longer to compile than all the rest.
+# Without grammars, which are no part of a prompt and take longer to compile than the rest.
 ALONE = replace(PRESETS["isolated"], constrain=False)
 LAYOUTS: Mapping[DecodingConfig, float] = MappingProxyType(
     {
-        # Rows of stacked documents are long, and so take more of the time than this share.
+        # Rows of stacked documents are long, so that they take more than their share of the time.
         ALONE: 0.93,
         replace(ALONE, layout="gapped"): 0.01,
         replace(PRESETS["paper"], documents_per_prompt=2): 0.01,
@@ -45,7 +45,7 @@ LAYOUTS: Mapping[DecodingConfig, float] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Documents and what they are asked: one prompt to be."""
+    """Documents and the questions about them, to become one prompt."""
 
     category: str
     texts: Sequence[str]
@@ -57,7 +57,7 @@ class Page:
 
 
 def declare(category: str, questions: Sequence[Question]) -> type[AttrSchema]:
-    """A schema whose field `f3` stands for the third question."""
+    """Returns a schema whose field `f3` stands for the question at place 3."""
     fields: dict[str, Any] = {}
     for place, question in enumerate(questions):
         default: dict[str, Any] = (
@@ -83,10 +83,10 @@ def written(
     read_twice: bool = False,
     shown: int = 0,
 ) -> TrainingSequence:
-    """The page as a prompt with the right values in its slots.
+    """Returns the page as a prompt with the gold values in its slots.
 
-    encode: for the texts. read_twice: whether the second reading of a text is learnt too.
-    shown: how many of the page's documents, the first ones, are demonstrations of the others.
+    encode: for the texts. read_twice: True if the second reading of a text is also learnt.
+    shown: the number of first documents that are demonstrations for the others.
     """
     schema = declare(page.category, page.questions)
     examples = [example for j in range(shown) if (example := _example(page, j))[1].values]
@@ -124,7 +124,7 @@ def written(
 
 
 def _example(page: Page, j: int) -> tuple[str, SomeValues]:
-    """A document with what is known of it; fields of which nothing is known are not shown."""
+    """Returns a document with its known values; fields with unknown values are not shown."""
     known = {
         f"f{place}": question.values[j]
         for place, question in enumerate(page.questions)
@@ -134,7 +134,7 @@ def _example(page: Page, j: int) -> tuple[str, SomeValues]:
 
 
 def _behind(page: Page, shown: int) -> Page:
-    """The page without its first documents."""
+    """Returns the page without its first documents."""
     questions = [
         replace(question, values=question.values[shown:], learnt=question.learnt[shown:])
         for question in page.questions
@@ -145,7 +145,7 @@ def _behind(page: Page, shown: int) -> Page:
 def _branches(
     compiled: CompiledSchema, slots: Sequence[Sequence[SlotText]], learnt: Sequence[Sequence[bool]]
 ) -> Iterator[ItemBranch]:
-    """The slots of items, which the counts of their lists call for."""
+    """Yields the slots of items, which the counts of their lists call for."""
     if not compiled.decoding.is_branched:
         return
     for j, row in enumerate(slots):
@@ -156,10 +156,9 @@ def _branches(
 
 
 def label_second_reading(sequence: TrainingSequence, ids: Sequence[int]) -> None:
-    """Where the prompt shows a document twice, its second reading is learnt as well.
+    """Labels the second reading of a document, if the prompt shows the document twice.
 
-    Every token of it can be copied from the first reading, which teaches copying long before
-    values do.
+    Its tokens can be copied from the first reading, which teaches copying long before values do.
     """
     if len(ids) < 2 or len(ids) > len(sequence):
         return
@@ -170,7 +169,7 @@ def label_second_reading(sequence: TrainingSequence, ids: Sequence[int]) -> None
 
 
 class NoisyTokenizer:
-    """The same tokenizer with merges skipped at random, so that words are seen in many cuts."""
+    """A tokenizer that skips merges at random, so that words are cut in many ways (BPE dropout)."""
 
     def __init__(self, codec: TextCodec, rate: float) -> None:
         self._backend = tokenizers.Tokenizer.from_str(codec.to_str())
@@ -181,6 +180,6 @@ class NoisyTokenizer:
 
 
 def layouts(rng: random.Random) -> Iterator[DecodingConfig]:
-    """Layouts without end, in their shares."""
+    """Yields layouts without end, in their shares."""
     while True:
         yield from rng.choices([*LAYOUTS], [*LAYOUTS.values()], k=64)

@@ -1,7 +1,7 @@
-"""How documents are asked for what they state: under which name, with which words, as which type.
+"""Questions: the name, description and type by which a prompt asks for a value.
 
-A model that is always asked for `Brand` as text learns what a brand is, and not to read what it is
-asked for. So names, descriptions, types and choices change from prompt to prompt.
+A model that is always asked for `Brand` as text learns what a brand is, but not to read the
+question. So names, descriptions, types and choices change from prompt to prompt.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from recipes.embedded.shelves import About, Chosen, Shelf, Stated
 from recipes.embedded.units import read_number
 from schemax.formats import Writable
 
-# Other names under which the same thing is asked for.
+# Other names for the same attribute.
 _SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "brand": ("Manufacturer", "Maker", "Brand name", "Company", "Vendor", "Made by"),
     "manufacturer": ("Brand", "Maker", "Producer"),
@@ -43,7 +43,7 @@ _SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "authors": ("Author", "Written by"),
     "postal_code": ("ZIP", "Postcode"),
 }
-# A name that says nothing, where the description has to be read.
+# Meaningless names, so that the description must be read.
 _OPAQUE = ("field", "value", "item", "attribute", "x", "col", "f", "key", "slot", "answer")
 _PLAIN_NAME = re.compile(r"model|series|name|brand|title|code|author|maker|manufacturer", re.I)
 _NUMERIC_SHARE = 0.6
@@ -52,10 +52,10 @@ _FEW = 12
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One field of a schema, with what every document of the prompt answers.
+    """A field of a schema, with the answers of all documents of a prompt.
 
-    annotation: type of the field. values: per document, None where there is none.
-    learnt: per document, whether that is to be learnt.
+    annotation: the field's type. values: per document, None without a value.
+    learnt: per document, True if the value is to be learnt.
     """
 
     label: str
@@ -68,10 +68,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """How often questions depart from the plain one, as shares.
+    """The shares of questions that vary from the plain one.
 
-    renamed, restyled: other words, other letters; opaque: a name that says nothing.
-    numbers, choices, lists: typed, where the values allow it.
+    renamed, restyled: another name, another case or separator; opaque: a meaningless name.
+    numbers, choices, lists: typed questions, where the values allow them.
     """
 
     renamed: float = 0.1
@@ -84,7 +84,7 @@ class Habits:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """What is known of an attribute of a shelf: which values it has, and whether it is a number."""
+    """An attribute of a shelf: its texts, and the types of its values."""
 
     name: str
     about: About
@@ -124,10 +124,10 @@ def ask(
     habits: Habits,
     rng: random.Random,
 ) -> Question:
-    """A question about an attribute of these documents.
+    """Returns a question about an attribute of documents.
 
-    stated: per document, as the text writes it. learns_null: per document, whether a missing value
-    is a null to be learnt.
+    stated: per document, as the text writes it. learns_null: per document, True if a missing value
+    is learnt as null.
     """
     description = rng.choice(attribute.about.descriptions or ("",)) if described else ""
     view = (
@@ -152,7 +152,7 @@ def ask(
 
 
 def label_of(name: str, described: bool, habits: Habits, rng: random.Random) -> str:
-    """The name that the model is shown."""
+    """Returns the name that the model is shown."""
     chance = rng.random()
     if described and chance < habits.opaque:
         return f"{rng.choice(_OPAQUE)}{rng.choice(('', ' ', '_'))}{rng.randrange(1, 20)}"
@@ -177,7 +177,7 @@ def restyled(name: str, rng: random.Random) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """Values as a type wants them. label: what is added to the name."""
+    """Values as a type requires them. label: an addition to the name."""
 
     annotation: Any
     values: Sequence[Writable]
@@ -197,7 +197,7 @@ def _as_boolean(attribute: Attribute, stated: Sequence[Stated | None]) -> _View 
 def _as_inferred(
     attribute: Attribute, stated: Sequence[Stated | None], rng: random.Random
 ) -> _View | None:
-    """A choice that follows from what a text says."""
+    """Asks for a choice that follows from the text without being written there."""
     if not attribute.chosen or len(attribute.about.choices) < 2:
         return None
     values = [value.value if isinstance(value, Chosen) else None for value in stated]
@@ -213,7 +213,7 @@ def _as_number(
     habits: Habits,
     rng: random.Random,
 ) -> _View | None:
-    """Bare numbers, of one unit that name or description says, where the documents have one."""
+    """Asks for bare numbers in a unit, which name or description states, if documents have one."""
     if not attribute.numeric or rng.random() >= habits.numbers:
         return None
     found = [read_number(value) if isinstance(value, str) else None for value in stated]

@@ -1,4 +1,4 @@
-"""Shelves: documents of one kind with their values, whatever file they come from.
+"""Shelves: documents of one kind with their values, independent of the source.
 
 `listings` marks values in place; `sources` reads annotated rows of public data sets.
 """
@@ -21,11 +21,11 @@ class Chosen:
 
 
 Stated = str | tuple[str, ...] | bool | Chosen
-"""What a document states: text as it is written there, several texts, yes or no, or a choice."""
+"""A stated value: text as written in the document, several texts, yes or no, or a choice."""
 
 
 def pieces_of(value: Stated) -> tuple[str, ...]:
-    """The texts that a document writes of it."""
+    """Returns the texts of a value that a document writes."""
     if isinstance(value, str):
         return (value,)
     return value if isinstance(value, tuple) else ()
@@ -33,7 +33,7 @@ def pieces_of(value: Stated) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text and what it states, by attribute."""
+    """A text and its stated values, by attribute."""
 
     text: str
     values: Mapping[str, Stated]
@@ -41,7 +41,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What may be said of an attribute: descriptions to choose from, and its choices, if any."""
+    """Facts on an attribute: descriptions to choose from, and its choices, if any."""
 
     descriptions: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
@@ -51,11 +51,11 @@ class About:
 class Shelf:
     """Documents that are read for the same attributes.
 
-    about: attribute -> what may be said of it; its keys are all attributes of the shelf.
-    nulls: share of missing values that are learnt as null: 1 where annotators looked for
-        everything, 0 where a missing value says nothing.
-    group: whose attributes are foreign to whose: "goods", "requests", "texts"; none are to those of
-        another group, and its own to none.
+    about: attribute -> facts on it, for all attributes of the shelf.
+    nulls: the share of missing values that are learnt as null: 1 if the annotation is complete, 0
+        if a missing value may be stated.
+    group: "goods", "requests" or "texts", whose attributes are foreign to each other; a shelf of
+        any other group has no foreign attributes and is foreign to none.
     """
 
     name: str
@@ -68,14 +68,14 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """All shelves that are trained on, with the share of prompts that each source has."""
+    """All shelves that are trained on, with each source's share of prompts."""
 
     shelves: Mapping[str, Sequence[Shelf]]
     shares: Mapping[str, float] = field(default_factory=dict)
 
 
 def shelf_of(category: Category, nulls: float, group: str, source: str) -> Shelf:
-    """Listings as a shelf."""
+    """Converts listings to a shelf."""
     return Shelf(
         name=category.name,
         documents=[document_of(example, category.kinds) for example in category.examples],
@@ -97,7 +97,7 @@ def _choices(name: str, category: Category) -> tuple[str, ...]:
 
 
 def document_of(example: Example, kinds: Mapping[str, Kind] = MappingProxyType({})) -> Document:
-    """kinds: of attributes that are not text."""
+    """Converts an annotated example. kinds: of attributes that are not text."""
     values: dict[str, Stated] = {}
     for name, label in example.attributes.items():
         kind = kinds.get(name, "text")
@@ -115,7 +115,7 @@ def document_of(example: Example, kinds: Mapping[str, Kind] = MappingProxyType({
 
 
 def examples_of(shelves: Iterable[Shelf]) -> list[Example]:
-    """Documents whose values are all texts, as annotated examples."""
+    """Converts documents whose values are all texts to annotated examples."""
     return [
         Example(shelf.name, document.text, dict(document.values))  # type: ignore[arg-type]
         for shelf in shelves

@@ -1,8 +1,8 @@
-"""Annotated rows of public data sets as shelves.
+"""Sources: reads annotated rows of public data sets as shelves.
 
-One JSON object a line: `category`, `text`, `attributes`, and where they apply `description`,
+A line is a JSON object: `category`, `text`, `attributes`, and where they apply `description`,
 `surface` (attribute -> [[value, its form in the text]]) and `boolean` (attributes that are yes or
-no). A missing attribute is a null only in sources that were annotated in full.
+no). A missing attribute is null only in completely annotated sources.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ATTRIBUTES = Path(__file__).with_name("attributes.txt")
 UNSEEN = ".unseen"
 
 _SOURCE = "# source:"
-# Kinds of things that the unseen listings are about.
+# Kinds of products and places in the unseen listings.
 _HELD_BACK = re.compile(
     r"head-?phone|ear-?phone|headset|\bdog|\bpet\b|perfume|fragrance|hotel|hose\b|used car",
     re.IGNORECASE,
@@ -31,10 +31,10 @@ _HELD_BACK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How the rows of a file are meant.
+    """The settings of a file of rows.
 
-    group: see `Shelf`. nulls: whether what is missing is not stated.
-    most: rows that are kept, where there are more; None for all.
+    group: see `Shelf`. nulls: True if a missing attribute is null.
+    most: the most rows that are kept; None for all.
     """
 
     group: str
@@ -60,10 +60,10 @@ SOURCES: Mapping[str, Source] = {
 
 
 def read_sources(folder: Path, unwanted: Collection[str]) -> Iterator[Shelf]:
-    """The shelves of all sources in a folder; texts of `unwanted` are left out, and so is what is
-    like the unseen categories.
+    """Reads the shelves of all sources in a folder, without texts of `unwanted` and rows that
+    resemble the unseen categories.
 
-    Raises InputError where a file is missing.
+    Raises InputError if a file is missing.
     """
     described = read_descriptions(ATTRIBUTES)
     unseen = {row["text"] for path in folder.glob(f"*{UNSEEN}.jsonl") for row in _rows(path)}
@@ -84,7 +84,7 @@ def read_sources(folder: Path, unwanted: Collection[str]) -> Iterator[Shelf]:
 
 
 def read_descriptions(path: Path) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Source -> attribute -> descriptions, out of lines `NAME: DESCRIPTION; DESCRIPTION`."""
+    """Reads source -> attribute -> descriptions, from lines `NAME: DESCRIPTION; DESCRIPTION`."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     source = ""
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
@@ -108,7 +108,7 @@ def _shelves(
 ) -> Iterator[Shelf]:
     by_shelf: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        # Requests that were joined out of several turns lack some of what they state.
+        # Requests joined from several turns lack annotations of some stated values.
         joined = "joined" if "-all-" in row.get("id", "") else ""
         by_shelf[row.get("service", row["category"]), joined].append(row)
     for (key, joined), group in by_shelf.items():
@@ -139,7 +139,7 @@ def _shelves(
 
 
 def _document(row: Mapping[str, Any]) -> Document:
-    """The row with its values as the text writes them, without those that it does not write."""
+    """Converts a row; values are as the text writes them, others are left out."""
     surface, boolean = row.get("surface", {}), row.get("boolean", [])
     text = row["text"]
     whole = f"{text}\n{row['description']}" if row.get("description") else text

@@ -105,14 +105,14 @@ TASKS: dict[str, type[AttrSchema]] = {
 
 
 def documents(task: str) -> list[tuple[str, AttrSchema]]:
-    """The texts of a task, each with what is right; what a row leaves out is not stated."""
+    """Returns the texts of a task with their gold instances; attributes not in a row are null."""
     lines = (DOCUMENTS / f"{task}.jsonl").read_text("utf-8").splitlines()
     rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
     return [(row.pop("text"), TASKS[task].model_validate(row)) for row in rows]
 
 
 def is_debris(value: str, document: str, prompt: str) -> bool:
-    """Whether words or markup of the prompt, which the document lacks, got into a value."""
+    """True if a value has words or markup of the prompt that the document lacks."""
     if value.casefold() in document.casefold():
         return False
     marks = ("<", ">", "[", "]", "{", "}", "null")
@@ -123,11 +123,11 @@ def is_debris(value: str, document: str, prompt: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What became of a task's documents.
+    """The outcome of a task.
 
     counts: (documents, 5), as for `f1_interval`: right fields as "vc" and all others as "vw", so
-        that the F1 is the share of right ones.
-    texts: how many values of free text there are; debris: those of them that are.
+        that F1 is the share of right fields.
+    texts: the number of free-text values; debris: the values among them that are debris.
     """
 
     counts: Counts
@@ -138,7 +138,7 @@ class Reading:
 def read(
     extractor: Extractor, task: str, template: str | None, decoding: str = "isolated"
 ) -> Reading:
-    """template: None for the model's own."""
+    """Reads the documents of a task. template: None for the model's own."""
     schema, expected = TASKS[task], documents(task)
     compiled = extractor.compile(schema, template=template)
     prompt = compiled.codec.decode_bytes(compiled.instruction).decode()

@@ -32,14 +32,14 @@ class Television(AttrSchema):
 def right(
     extractor: Extractor, format: str, decoding: str | DecodingConfig = "isolated"
 ) -> Counter[str]:
-    """Field -> titles of which it is read as written down; a missing list is an empty one."""
+    """Returns field -> the number of titles with the right value; a missing list is empty."""
     even, odd = halves(extractor, format, decoding)
     even.update(odd)
     return even
 
 
 def halves(extractor: Extractor, format: str, decoding: str | DecodingConfig) -> list[Counter[str]]:
-    """The same of titles in even places, and of those in odd ones."""
+    """Returns the counts of `right` for titles in even places, and in odd places."""
     rows = [json.loads(line) for line in TITLES.read_text("utf-8").splitlines()]
     found = extractor.extract(
         [row["text"] for row in rows], Television, format=format, decoding=decoding

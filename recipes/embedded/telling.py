@@ -28,21 +28,21 @@ _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A document and what it says, by the key of a field."""
+    """A document and its words and values, by the key of a field."""
 
     text: str
     said: Mapping[str, Said]
 
 
 def draw_document(pattern: Pattern, rng: random.Random) -> Told:
-    """One document of a kind."""
+    """Draws a document of a kind."""
     telling = _Telling(pattern, pattern.fields, rng)
     text = telling.write(rng.choice(pattern.says)).strip()
     return Told(text, telling.said)
 
 
 class _Telling:
-    """A document as it is written, and what it has said so far."""
+    """A writer of a document, with the fields that it has stated so far."""
 
     def __init__(self, pattern: Pattern, fields: Mapping[str, Asked], rng: random.Random) -> None:
         self._pattern, self._fields, self._rng = pattern, fields, rng
@@ -78,14 +78,14 @@ class _Telling:
         return ""
 
     def _follow(self, key: str, value: str) -> None:
-        """Raises ValueError if the opposite was said before."""
+        """Sets the value that words imply. Raises ValueError if another value was set before."""
         boolean = self._fields[key].type == "bool"
         said = Said(value, {"boolean": value == "yes"} if boolean else {"choice": value})
         if self.said.setdefault(key, said).values != said.values:
             raise ValueError(f"{key!r} is {value!r} after it was {self.said[key].text!r}")
 
     def _blank(self, key: str, several: bool, is_word: bool) -> str:
-        """is_word: whether a space or a sign stands on both sides."""
+        """Writes a field's value. is_word: True between spaces or punctuation."""
         asked = self._fields[key]
         if asked.type == "list":
             return self._list(key, asked, several)
@@ -96,11 +96,11 @@ class _Telling:
         return self.said[key].text
 
     def _list(self, key: str, asked: Asked, several: bool) -> str:
-        """Some items that were not named before."""
+        """Writes some items of a list that were not written before."""
         rng, new = self._rng, list[str]()
         items: Any = self.said.setdefault(key, Said("", {"list": []})).values["list"]
         form = rng.choice(asked.forms)
-        # All people of a list are named in one way.
+        # All items that are drawn, such as names of people, have the same form.
         drawn = TOKEN.search(form) is not None
         forms = [form] if drawn else [form for form in asked.forms if not TOKEN.search(form)]
         for _ in range(rng.choice((1, 2, 2, 3, 3, 4)) if several else 1):
@@ -108,7 +108,7 @@ class _Telling:
             if item not in items:
                 items.append(item)
                 new.append(item)
-        # What stands between items stands in none.
+        # The separator must not occur within an item.
         joints = [
             joint
             for joint in _JOINTS
@@ -119,7 +119,7 @@ class _Telling:
         return joint + shown if several and "\n" in joint else shown
 
     def _items(self, key: str, asked: Asked) -> str:
-        """Some items, all written in one form, behind each other or in lines."""
+        """Writes some items, all in the same form, in a row or in lines."""
         form, shown = self._rng.choice(asked.forms), []
         items: Any = self.said.setdefault(key, Said("", {"items": []})).values["items"]
         for _ in range(self._rng.choice((1, 2, 2, 3, 3, 4, 5))):
@@ -151,7 +151,7 @@ class _Telling:
 
 
 def _branches(form: str, at: int) -> tuple[list[str], int]:
-    """The alternatives behind a `<`, and where the form goes on behind their `>`."""
+    """Returns the alternatives behind a `<`, and the place behind their `>`."""
     branches, depth, begin = [], 0, at
     while depth or form[at] != ">":
         depth += (form[at] == "<") - (form[at] == ">")
@@ -170,7 +170,7 @@ def _sign(sign: str, rng: random.Random) -> str:
 
 def _between(low: str, high: str, rng: random.Random) -> str:
     if "." not in low:
-        # `%9-22.30` is a whole number with `.30` behind it.
+        # `%9-22.30` is an integer with `.30` behind it.
         high, point, rest = high.partition(".")
         return f"{rng.randint(int(low), int(high))}{point}{rest}"
     places = len(low.partition(".")[2])
@@ -181,7 +181,7 @@ def _between(low: str, high: str, rng: random.Random) -> str:
 
 
 def texts_of(told: Mapping[str, Said]) -> Iterator[str]:
-    """All values that a document writes as they are."""
+    """Yields all values that a document writes unchanged."""
     for said in told.values():
         values: Any = said.values
         yield from (values["text"],) if "text" in values else ()

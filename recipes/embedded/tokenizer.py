@@ -1,8 +1,8 @@
 """The tokenizer of the embedded model: a byte-level BPE whose capitalised words have twins.
 
-A BPE that is trained on titles knows ` Leather` as one token, and spells `Leather`, as it stands
-behind a quote in JSON, in two or three. To copy the word, a small model would have to know how
-each token is spelt. A twin for every capitalised token makes copying one token for one.
+A BPE trained on titles has a token ` Leather`, but spells `Leather`, as behind a quote in JSON, in
+two or three tokens. To copy the word, a small model would have to know the spelling of each token.
+With a twin for every capitalised token, a token is copied as a token.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from schemax.formats import get_format
 
 EOS = "<|endoftext|>"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
-_SPACE = "\u0120"  # how byte-level BPE writes a leading space
-# Digits stand alone, so that sizes and weights are copied digit by digit.
+_SPACE = "\u0120"  # a leading space in byte-level BPE
+# Every digit is a token, so that sizes and weights are copied digit by digit.
 _WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -31,10 +31,10 @@ _WORDS = (
 def train_tokenizer(
     titles: Sequence[Example], vocab_size: int, minimum: int, out: Path
 ) -> TextCodec:
-    """A byte-level BPE over titles and over outputs in every format; saved into `out`.
+    """Trains a byte-level BPE on titles and on outputs in every format; saves it into `out`.
 
-    vocab_size: of the BPE at most; twins come on top. minimum: how often a pair occurs that
-    becomes a token, since what is rare is not learnt.
+    vocab_size: the most tokens of the BPE, without twins. minimum: the least frequency of a pair
+    that becomes a token, since rare tokens are not learnt.
     """
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -74,10 +74,10 @@ def train_tokenizer(
 
 
 def add_twins(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """The tokenizer with a token without the space for every capitalised one with it.
+    """Adds, for every capitalised token with a leading space, its twin without the space.
 
     Every merge that makes a capitalised word behind a space is followed by the same merge without
-    the space, so that both are cut alike.
+    the space, so that both are cut in the same way.
     """
     spec = json.loads(backend.to_str())
     vocab: dict[str, int] = spec["model"]["vocab"]

@@ -1,4 +1,4 @@
-"""Trains the embedded model: tokenizer, weights, model folder; goes on where it was stopped."""
+"""Trains the embedded model: tokenizer, weights, model folder; resumes a stopped run."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from schemax.evaluation.examples import Example
 from schemax.runtime.model import DecoderModel
 
 STATE = "state.pt"
-# Steps until the learning rate is at its height.
+# Steps until the learning rate is at its peak.
 _WARM_UP = 30
-# What the model is asked by; a copy lies beside its weights.
+# The model's own template; a copy is saved beside its weights.
 PROMPT = Path(__file__).with_name("prompt.jinja")
-# Templates that users have, and how often each is one of theirs.
+# Templates of users, with their shares.
 _USERS = {"verbatim": 0.5, "generic": 0.3, "standard": 0.2}
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Hyperparameters. Chosen on what is set aside.
+    """Hyperparameters, chosen on held-out data.
 
-    minutes: of processor time, so that a machine that is busy elsewhere changes nothing.
-    cooldown: share of them at the end, over which the learning rate falls to nearly nothing.
+    minutes: of processor time, so that other load on the machine changes nothing.
+    cooldown: the last share of the minutes, over which the learning rate decays to nearly 0.
     check_minutes: of processor time, between two checkpoints.
-    watched_pages: of each kind, whose loss is measured then.
+    watched_pages: pages of each kind whose loss a checkpoint measures.
     """
 
     minutes: float = 80
@@ -74,8 +74,8 @@ class Recipe:
 def train(data: Data, out: Path, recipe: Recipe, start: Path | None = None) -> None:
     """Trains for a fixed time and writes a model folder that `Extractor` can load.
 
-    A folder that holds an unfinished run is gone on with. start: a model folder of this shape,
-    whose tokenizer and weights a new run takes up.
+    An unfinished run in the folder is resumed. start: a model folder of the same shape, with whose
+    tokenizer and weights a new run begins.
     """
     out.mkdir(parents=True, exist_ok=True)
     begun = (out / STATE).is_file()
@@ -141,7 +141,7 @@ def train(data: Data, out: Path, recipe: Recipe, start: Path | None = None) -> N
 
 
 class Run:
-    """Weights, their average and the optimizers, with how far they have come."""
+    """The state of a run: weights, their average, the optimizers, and its progress."""
 
     def __init__(self, model: Qwen3ForCausalLM, recipe: Recipe) -> None:
         self._model, self._recipe = model, recipe
@@ -155,12 +155,12 @@ class Run:
         self.step, self.tokens = 0, 0
 
     def start_clock(self) -> None:
-        """What was done before does not count as training."""
+        """Starts the clock: time before does not count as training."""
         self._started = time.process_time()
 
     @property
     def minutes(self) -> float:
-        """Processor time so far, that of earlier starts included."""
+        """The processor time so far, including earlier starts."""
         return self._earlier + (time.process_time() - self._started) / 60
 
     def recent_loss(self) -> float:
@@ -169,7 +169,7 @@ class Run:
     def train_on(
         self, decoder: DecoderModel, sequences: Sequence[Any], config: Any, pad_id: int
     ) -> None:
-        """One step."""
+        """Takes an optimizer step."""
         recipe, model = self._recipe, self._model
         rate = recipe.learning_rate * schedule(self.minutes / recipe.minutes, recipe.cooldown)
         for optimizer in self._optimizers:
@@ -194,7 +194,7 @@ class Run:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """The model has its averaged weights for as long as the block lasts."""
+        """Gives the model its averaged weights, for the context."""
         own = {name: p.detach().clone() for name, p in self._model.named_parameters()}
         self._model.train(False)
         self._model.load_state_dict(self._average, strict=False)
@@ -204,14 +204,14 @@ class Run:
             self._model.load_state_dict(own, strict=False)
 
     def write_model(self, out: Path) -> None:
-        """The averaged weights as bfloat16 in safetensors."""
+        """Writes the averaged weights as bfloat16 in safetensors."""
         model: Any = Qwen3ForCausalLM(self._model.config)
         model.to(torch.bfloat16)
         model.load_state_dict(self._average, strict=False)
         model.save_pretrained(out)
 
     def save(self, path: Path) -> None:
-        """All that going on requires; a file that is there is replaced at once or not at all."""
+        """Saves all that resuming requires; replaces an existing file atomically."""
         state = {
             "weights": dict(self._model.named_parameters()),
             "average": self._average,
@@ -235,13 +235,13 @@ class Run:
 
 
 def schedule(done: float, cooldown: float) -> float:
-    """1, and over the last share of the time linearly down to 0.02."""
+    """Returns the rate's factor: 1, then over the last share of the time linearly down to 0.02."""
     left = max(0.0, 1 - done) / cooldown
     return 0.02 + 0.98 * min(1.0, left)
 
 
 def tokenizer_texts(shelves: Iterable[Shelf]) -> list[Example]:
-    """What the tokenizer is trained on: texts with their values, invented ones, and templates."""
+    """Returns the tokenizer's training data: texts with values, invented texts, and templates."""
     rng = random.Random(0)
     texts = [
         Example(

@@ -1,4 +1,4 @@
-"""Numbers as texts write them: with units, separators and words around them."""
+"""Numbers in texts: with units, separators and words around them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
-# What a unit is called in a question -> how texts write it.
+# Name of a unit in a question -> its spellings in texts.
 UNITS: Mapping[str, tuple[str, ...]] = {
     "inches": ("inches", "inch", "in", "in.", '"', "”", "″", "''", "zoll", "pouces", "pulgadas"),
     "feet": ("ft", "ft.", "feet", "foot"),
@@ -68,7 +68,7 @@ _BEFORE = re.compile(
 
 
 def read_number(text: str) -> tuple[Decimal, str | None] | None:
-    """The number that a value is, and its unit as a question calls it; None for anything else."""
+    """Returns the number of a value, and its unit's name in questions; None for other values."""
     found = _BEFORE.fullmatch(text.strip())
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""How well a model in training does, on what was set aside: losses of a fixed set of pages."""
+"""Monitors a model in training: measures losses on a fixed set of held-out pages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from schemax.training.sequences import IGNORE, TrainingSequence, collate
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Batches of one kind of pages."""
+    """The batches of a kind of pages."""
 
     name: str
     batches: Sequence[Sequence[TrainingSequence]]
@@ -39,7 +39,7 @@ class Watched:
 def watched(
     data: Data, codec: TextCodec, templates: Templates, tokens_per_batch: int, pages: int
 ) -> list[Watched]:
-    """So many pages each of held-out titles, new shelves, held-out rows, and invented texts."""
+    """Draws `pages` each of held-out titles, new shelves, held-out rows, and invented texts."""
     titles = {title.category for title in data.titles}
     own = [
         replace(shelf, documents=[document_of(t) for t in data.titles if t.category == shelf.name])
@@ -70,7 +70,7 @@ def watched(
 def losses(
     decoder: DecoderModel, watched: Sequence[Watched], pad_id: int, bf16: bool
 ) -> dict[str, float]:
-    """Mean loss of a token of a value, by kind of pages."""
+    """Returns the mean loss per token of values, by kind of pages."""
     found = {}
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=bf16):
         for kind in watched:
@@ -89,7 +89,7 @@ def forward(
     config: DecodingConfig,
     pad_id: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(labels, vocabulary) logits where something is learnt, and (labels,) what it is."""
+    """Returns (labels, vocabulary) logits at the labels' places, and the (labels,) labels."""
     input_ids, tokens, labels = collate(sequences, pad_id)
     rows, columns = torch.nonzero(labels != IGNORE, as_tuple=True)
     logits = decoder.forward(input_ids, tokens, (rows, columns), config)

@@ -1,1 +1,1 @@
-"""How the adapter `small` was made."""
+"""The recipe of the adapter `small`."""

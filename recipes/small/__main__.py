@@ -57,9 +57,9 @@ def main() -> None:
 
 
 def calibrate(data: Data, out: Path, count: int) -> None:
-    """Has `schemax calibrate` write OUT/adapter/calibration.json, unless the file is there.
+    """Runs `schemax calibrate` to write OUT/adapter/calibration.json, unless the file exists.
 
-    count: documents that are read, evenly spread over what is set aside; 0 leaves them all.
+    count: the number of documents to read, evenly spread over the held-out ones; 0: no calibration.
     """
     if not count or (out / ADAPTER / CALIBRATION).is_file():
         return

@@ -1,6 +1,6 @@
-"""Adapters: on all linear layers, in peft's format, and near to weights that were trained whole.
+"""Adapters: on all linear layers, in peft's format, initialized from fully trained weights.
 
-peft's own layers take what they read to float32 and back, which costs a third of a step on a CPU.
+peft's own layers convert inputs to float32 and back, which costs a third of a step on a CPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.nn import functional
 
 
 class Adapted(nn.Module):
-    """A linear layer that stays as it is, and what is learnt beside it: x W' + (x A') B'.
+    """A frozen linear layer with a learnt adapter: x W' + (x A') B'.
 
     weight: (O, I), frozen. first, second: A (rank, I) and B (O, rank), in float32.
     """
@@ -38,7 +38,7 @@ class Adapted(nn.Module):
 
 
 def adapt(model: Any, rank: int) -> dict[str, Adapted]:
-    """Gives all linear layers of a model but its output head an adapter, in place; by name."""
+    """Adds adapters to all linear layers of a model but its head, in place, and returns them."""
     model.requires_grad_(False)
     head = model.get_output_embeddings()
     found = {}
@@ -52,9 +52,9 @@ def adapt(model: Any, rank: int) -> dict[str, Adapted]:
 
 @torch.no_grad()
 def come_near(adapters: Mapping[str, Adapted], trained: Path) -> float:
-    """Sets adapters to what comes nearest to the weights of a folder (truncated SVD).
+    """Sets adapters to the best approximation of a folder's weights (truncated SVD).
 
-    Returns the share of the squared difference that they hold.
+    Returns the share of the squared difference that the adapters explain.
     """
     kept = whole = 0.0
     with safe_open(trained / "model.safetensors", framework="pt") as weights:
@@ -71,7 +71,7 @@ def come_near(adapters: Mapping[str, Adapted], trained: Path) -> float:
 
 
 def save_adapters(adapters: Mapping[str, Adapted], base: str, folder: Path) -> None:
-    """An adapter as peft writes one, in bfloat16. base: the model's name on the Hub."""
+    """Writes adapters in peft's format, in bfloat16. base: the model's name on the Hub."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {}
     for name, layer in adapters.items():

@@ -1,4 +1,4 @@
-"""Batches of pages as a chat model is asked them: longer pages, demonstrations, turns or none."""
+"""Batches of pages for a chat model: longer pages, demonstrations, with or without turns."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from schemax.training.schedule import split_by_tokens
 from schemax.training.sequences import TrainingSequence
 
 AUTOREGRESSIVE = replace(PRESETS["autoregressive"], constrain=False)
-# How often each template asks.
+# Templates with their shares.
 TEMPLATES: Mapping[str, float] = {"verbatim": 0.5, "generic": 0.3, "standard": 0.15, "paper": 0.05}
-# Tokens of a page's texts, and of one text, at most.
+# The most tokens of a page's texts, and of one text.
 _MOST, _LONGEST = 900, 560
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How pages are asked, as shares.
+    """The shares of kinds of prompts.
 
-    shown: pages with demonstrations. plain: without the model's chat template.
-    autoregressive: pages whose outputs are written in one go. cut: texts whose merges are skipped
-        at random, a tenth of them.
+    shown: pages with demonstrations. plain: pages without the model's chat template.
+    autoregressive: pages whose whole output is one slot. cut: texts that are encoded with a tenth
+        of the merges skipped at random.
     """
 
     shown: float = 0.33
@@ -41,7 +41,7 @@ class Asking:
 
 
 class Asker:
-    """Pages of a reader as training sequences."""
+    """A sampler of training sequences from the pages of a reader."""
 
     def __init__(self, reader: Reader, codec: TextCodec, asking: Asking) -> None:
         self._reader, self.asking = reader, asking
@@ -53,7 +53,7 @@ class Asker:
         }
 
     def draw(self, layout: DecodingConfig, rng: random.Random) -> TrainingSequence:
-        """One page behind one instruction."""
+        """Draws a page behind an instruction."""
         asking = self.asking
         codec = self._plain if rng.random() < asking.plain else self._chat
         shown = rng.choice((1, 1, 2, 3, 4)) if rng.random() < asking.shown else 0
@@ -89,7 +89,7 @@ class Asker:
 def batches(
     asker: Asker, tokens: int, rng: random.Random
 ) -> Iterator[tuple[DecodingConfig, Sequence[TrainingSequence]]]:
-    """Batches of one layout each, of so many tokens, of rows of like length; without end."""
+    """Yields batches without end, each of one layout, up to `tokens`, of rows of similar length."""
     waiting: dict[DecodingConfig, list[TrainingSequence]] = {ALONE: [], AUTOREGRESSIVE: []}
     while True:
         for _ in range(24):

@@ -29,7 +29,7 @@ from schemax.extractor import Extractor
 
 PRECISIONS = ("float32", "bfloat16", "compiled", "int8")
 LENGTHS = (32, 128, 512)
-_PART = 20  # documents that a precision reads before it is the next one's turn
+_PART = 20  # documents that a precision reads per turn
 _REPEATS = 5
 
 
@@ -44,7 +44,7 @@ def load(precision: str, model: str = "small") -> Extractor:
 
 
 def quantize(model: Any) -> None:
-    """All linear layers but the head, in place."""
+    """Quantizes all linear layers but the head, in place."""
     torchao = import_module("torchao.quantization")
     head = model.get_output_embeddings()
     torchao.quantize_(
@@ -57,7 +57,7 @@ def quantize(model: Any) -> None:
 def compare(
     extractors: dict[str, Extractor], examples: Sequence[Example]
 ) -> Iterator[tuple[str, Scores, float]]:
-    """Name, scores and documents a CPU second of each."""
+    """Yields name, scores and documents per CPU second of each precision."""
     schemas = annotated_schemas(examples)
     predictions: dict[str, list[Any]] = {name: [] for name in extractors}
     seconds = dict.fromkeys(extractors, 0.0)
@@ -71,7 +71,7 @@ def compare(
         values = [{key: field.value for key, field in item.fields.items()} for item in items]
         return list(labelled(part, values, schemas))
 
-    for name in extractors:  # instructions are read, kernels set up
+    for name in extractors:  # warm-up: reads instructions, sets up kernels
         read(name, examples[:_PART])
     for start in range(0, len(examples), _PART):
         part = examples[start : start + _PART]
@@ -86,7 +86,7 @@ def compare(
 
 @torch.inference_mode()
 def pass_seconds(extractor: Extractor, tokens: int) -> float:
-    """CPU seconds of one plain pass of the model; the shortest of some."""
+    """Returns the CPU seconds of a plain pass of the model, the shortest of several."""
     model = extractor.model.model
     ids = torch.arange(tokens)[None] % 1000 + 100
     taken = []

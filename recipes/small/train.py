@@ -1,4 +1,4 @@
-"""Trains the adapter: a loop that goes on where it was stopped."""
+"""Trains the adapter; resumes a stopped run."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _WARM_UP = 30
 class Recipe:
     """Hyperparameters.
 
-    minutes: of processor time. cooldown: share of them at the end, over which the rate falls to
-    nearly nothing. rank: of the adapters, whose file has 0.61 MB for each.
+    minutes: of processor time. cooldown: the last share of the minutes, over which the rate decays
+    to nearly 0. rank: of the adapters, whose file has 0.61 MB per rank.
     """
 
     minutes: float = 80
@@ -54,8 +54,8 @@ class Recipe:
 def train(data: Data, base: Path, out: Path, recipe: Recipe, start: Path | None = None) -> None:
     """Trains for a fixed time, and writes an adapter of `base` in peft's format.
 
-    A folder that holds an unfinished run is gone on with. start: a model folder of the same shape,
-    trained whole; a new run begins with adapters that come near to its weights.
+    An unfinished run in the folder is resumed. start: the folder of a fully trained model of the
+    same shape; a new run begins with adapters that approximate its weights.
     """
     out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(recipe.seed)
@@ -106,7 +106,7 @@ def train(data: Data, base: Path, out: Path, recipe: Recipe, start: Path | None 
 
 
 class Run:
-    """Adapters and their optimizer, with how far they have come."""
+    """The state of a run: adapters, their optimizer, and its progress."""
 
     def __init__(self, model: Any, recipe: Recipe) -> None:
         self._recipe = recipe
@@ -123,31 +123,31 @@ class Run:
         self.start_clock()
 
     def start_clock(self) -> None:
-        """What was done before does not count as training."""
+        """Starts the clock: time before does not count as training."""
         self._started, self._since = time.process_time(), self.tokens
 
     @property
     def minutes(self) -> float:
-        """Processor time so far, that of earlier starts included."""
+        """The processor time so far, including earlier starts."""
         return self._earlier + (time.process_time() - self._started) / 60
 
     def recent_loss(self) -> float:
         return sum(self._losses[-50:]) / max(1, len(self._losses[-50:]))
 
     def rate(self) -> float:
-        """Tokens a second of processor time, since the start."""
+        """Returns the tokens per second of processor time, since the start."""
         return (self.tokens - self._since) / (time.process_time() - self._started)
 
     def train_on(
         self, sequences: Sequence[TrainingSequence], config: DecodingConfig, pad_id: int
     ) -> None:
-        """One step."""
+        """Takes an optimizer step."""
         recipe = self._recipe
         rate = recipe.learning_rate * schedule(self.minutes / recipe.minutes, recipe.cooldown)
         for group in self._optimizer.param_groups:
             group["lr"] = rate * min(1, (self.step + 1) / _WARM_UP)
         self._model.train()
-        # Few lengths, since oneDNN keeps kernels for each that it has met.
+        # Few different lengths, since oneDNN keeps kernels for each length.
         longest = padded(max(map(len, sequences)))
         input_ids, tokens, labels = collate(sequences, pad_id, longest)
         info = {
@@ -166,7 +166,7 @@ class Run:
         self._losses.append(loss.item())
 
     def save(self, path: Path) -> None:
-        """All that going on requires; a file that is there is replaced at once or not at all."""
+        """Saves all that resuming requires; replaces an existing file atomically."""
         state = {
             "weights": self._weights,
             "optimizer": self._optimizer.state_dict(),
@@ -189,6 +189,6 @@ class Run:
 
 
 def schedule(done: float, cooldown: float) -> float:
-    """1, and over the last share of the time linearly down to 0.02."""
+    """Returns the rate's factor: 1, then over the last share of the time linearly down to 0.02."""
     left = max(0.0, 1 - done) / cooldown
     return 0.02 + 0.98 * min(1.0, left)
