@@ -1,1 +1,1 @@
-"""Tables and figures of the HPD paper, made again: README.md says how."""
+"""Reproduces tables and figures of the HPD paper; README.md says how."""

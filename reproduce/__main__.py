@@ -22,14 +22,17 @@ from reproduce.targets import TARGETS, Step
 
 
 def command_of(step: Step) -> list[str]:
-    """What runs a step."""
+    """Returns the command that runs a step."""
     if step.arguments[0].startswith(("reproduce.", "benchmarks")):
         return [sys.executable, "-m", *step.arguments]
     return [*(step.launch or (sys.executable, "-m")), "schemax", *step.arguments]
 
 
 def resumed(step: Step) -> Step:
-    """A training that was broken off goes on from its last checkpoint; without one, anew."""
+    """Returns the step, with --resume if it is an interrupted training with a checkpoint.
+
+    Without a checkpoint, removes the folder, so that the training begins anew.
+    """
     folder = step.makes.parent
     if step.arguments[0] != "train" or not folder.is_dir():
         return step
@@ -40,7 +43,7 @@ def resumed(step: Step) -> Step:
 
 
 def run(step: Step) -> None:
-    """Raises CalledProcessError where the command fails; what it printed is then thrown away."""
+    """Runs a step. Raises CalledProcessError if the command fails, and discards its output."""
     step = resumed(step)
     step.makes.parent.mkdir(parents=True, exist_ok=True)
     if not step.to_file:
@@ -53,7 +56,7 @@ def run(step: Step) -> None:
 
 
 def processor_seconds() -> float:
-    """Of all commands that have ended."""
+    """Returns the processor seconds of all ended commands."""
     ended = os.times()
     return ended.children_user + ended.children_system
 

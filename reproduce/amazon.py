@@ -29,7 +29,7 @@ CATEGORIES, ATTRIBUTES = 31, 16
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """pool: products of all categories, of each as many; train, test: drawn from the pool."""
+    """Numbers of products. pool: of all categories, evenly; train, test: drawn from the pool."""
 
     pool: int = 900_000
     train: int = 45_000
@@ -37,12 +37,12 @@ class Sizes:
 
 
 def category_of(path: Path) -> str:
-    """`meta_Home_and_Kitchen.jsonl.gz` -> `Home_and_Kitchen`."""
+    """Returns a file's category: `meta_Home_and_Kitchen.jsonl.gz` -> `Home_and_Kitchen`."""
     return path.name.partition(".")[0].removeprefix("meta_")
 
 
 def products(path: Path) -> Iterator[dict[str, Any]]:
-    """Products with a title and more text than that. Raises InputError, naming the line."""
+    """Yields products with a title and further text. Raises InputError, naming the line."""
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
         for number, line in enumerate(handle, 1):
             try:
@@ -59,9 +59,9 @@ def products(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def draw(counts: Mapping[Path, int], sizes: Sizes, seed: int) -> dict[tuple[Path, int], str]:
-    """(file, place among its products) -> "train" or "test".
+    """Draws the splits: (file, place among its products) -> "train" or "test".
 
-    Raises InputError where there are too few products for both.
+    Raises InputError for too few products.
     """
     rng = random.Random(seed)
     most = sizes.pool // max(1, len(counts))
@@ -78,7 +78,7 @@ def draw(counts: Mapping[Path, int], sizes: Sizes, seed: int) -> dict[tuple[Path
 
 
 def checked_attributes(path: Path, categories: Sequence[str]) -> bytes:
-    """The file as it is. Raises InputError unless each category has up to 16 attributes."""
+    """Returns the file's content. Raises InputError unless categories have 1 to 16 attributes."""
     content = path.read_bytes()
     declared = json.loads(content).get("categories", {})
     for category in categories:
@@ -91,7 +91,7 @@ def checked_attributes(path: Path, categories: Sequence[str]) -> bytes:
 def write(
     files: Sequence[Path], out: Path, sizes: Sizes, attributes: Path | None, seed: int
 ) -> dict[str, int]:
-    """train.jsonl, test.jsonl and attributes.json; how many products each has."""
+    """Writes train.jsonl, test.jsonl and attributes.json; returns the sizes of the splits."""
     used = [path for path in sorted(files) if category_of(path) not in LEFT_OUT]
     names = [category_of(path).replace("_", " ") for path in used]
     found = None if attributes is None else checked_attributes(attributes, names)

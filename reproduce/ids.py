@@ -1,4 +1,4 @@
-"""`schemax` with three more formats: JSON in which stacked documents are named in other ways.
+"""`schemax` with three more formats: JSON with other names for stacked documents.
 
 python -m reproduce.ids evaluate oa-mine --decoding paper --format json-each
 """
@@ -33,7 +33,7 @@ class _Json(JsonFormat):
 
 
 class Each(_Json):
-    """`"1. Brand": ..., "1. Color": ...`: the id before each key, no braces for a document."""
+    """`"1. Brand": ..., "1. Color": ...`: the id before each key, no braces around documents."""
 
     name = "json-each"
 
@@ -42,7 +42,7 @@ class Each(_Json):
 
 
 class Spelled(_Json):
-    """`"three": {"Brand": ..., "Color": ...}`; `spelled.jinja` has the same names in the prompt."""
+    """`"three": {"Brand": ..., "Color": ...}`; `spelled.jinja` names documents so in the prompt."""
 
     name = "json-spelled"
 
@@ -51,7 +51,7 @@ class Spelled(_Json):
 
 
 class Unnamed(_Json):
-    """`"Brand": ..., "Color": ..., "Brand": ...`: no id at all, the order alone tells."""
+    """`"Brand": ..., "Color": ..., "Brand": ...`: without ids; the order identifies documents."""
 
     name = "json-unnamed"
 

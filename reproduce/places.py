@@ -1,4 +1,4 @@
-"""Where stacking goes wrong: by place in the prompt, and whose words wrong values are.
+"""Errors of stacking: by place in the prompt, and by the document that wrong values come from.
 
 python -m reproduce.places RESULT.json data/oa-mine/test.jsonl
 """
@@ -21,7 +21,7 @@ WORDS_OF = ("its own", "a neighbour's", "of neither")
 
 
 def places(run: SavedRun, examples: Sequence[Example]) -> tuple[list[float], Counter[str]]:
-    """The share of annotated pairs that is right, by place; and whose words wrong values are."""
+    """Returns the share of right annotated pairs, by place, and the origins of wrong values."""
     groups = prompts_of([one.category for one in examples], stacked_in(run.name))
     right: list[list[bool]] = [[] for _ in range(max(map(len, groups)))]
     words: Counter[str] = Counter()
@@ -40,7 +40,7 @@ def places(run: SavedRun, examples: Sequence[Example]) -> tuple[list[float], Cou
 
 
 def stacked_in(decoding: str) -> int:
-    """J of a setting's name; `paper` has six."""
+    """Returns J for a setting's name; six for `paper`."""
     if found := re.search(r"documents_per_prompt=(\d+)", decoding):
         return int(found[1])
     return 6 if decoding.startswith("paper") else 1

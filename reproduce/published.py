@@ -1,4 +1,4 @@
-"""What the paper prints (arXiv 2604.26209), to stand beside what is measured here."""
+"""Published numbers of the paper (arXiv 2604.26209), for comparison with measured ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TABLE_1: Mapping[tuple[str, str, str], tuple[float, float]] = {
     ("ae-110k", "Qwen3-1.7B", "autoregressive"): (0.780, 0.076),
     ("ae-110k", "Qwen3-1.7B", "paper"): (0.814, 0.035),
 }
-"""Fine-tuned models of table 1: data set, model, decoding -> F1, dollars for 1,000 products."""
+"""Fine-tuned models of table 1: data set, model, decoding -> F1, dollars per 1,000 products."""
 
 TABLE_3: Mapping[str, float] = {
     "paper-1": 10.78,
@@ -35,7 +35,7 @@ TABLE_3: Mapping[str, float] = {
     "draft 8B": 1.26,
     "generate": 1.00,
 }
-"""Products/s of Qwen3-32B over those of autoregressive decoding: batch 1, no stacking."""
+"""Speed-up of Qwen3-32B over autoregressive decoding: batch 1, no stacking."""
 
 TABLE_4: Mapping[tuple[str, str], tuple[float, float]] = {
     ("Qwen3-32B", "autoregressive"): (0.884, 0.14),
@@ -52,4 +52,4 @@ TABLE_4: Mapping[tuple[str, str], tuple[float, float]] = {
 """Fine-tuned models on Amazon Reviews: model, decoding -> LLM-F1, products/s of one GPU."""
 
 FIGURE_4 = 7.55
-"""The most that Qwen3-8B gains over autoregressive decoding in figure 4."""
+"""The largest speed-up of Qwen3-8B over autoregressive decoding in figure 4."""

@@ -14,9 +14,10 @@ from pathlib import Path
 
 
 def sample(folder: Path, out: Path, wanted: dict[str, int | None], seed: int | None = None) -> None:
-    """Copies so many lines of every split; None: all.
+    """Copies a number of lines of every split; None: all.
 
-    They are evenly spread, since files go by category, or with a seed drawn at random, in order.
+    Lines are evenly spread, since files are sorted by category; with a seed, drawn at random. Their
+    order stays.
     """
     out.mkdir(parents=True, exist_ok=True)
     for split, count in wanted.items():
@@ -30,7 +31,7 @@ def sample(folder: Path, out: Path, wanted: dict[str, int | None], seed: int | N
 
 
 def turn(folder: Path, stacked: int, by: int) -> None:
-    """In every prompt of so many stacked documents, the first `by` go to the end of the prompt."""
+    """Moves the first `by` documents of every prompt of `stacked` documents to its end."""
     path = folder / "test.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     groups = prompts_of([json.loads(line)["category"] for line in lines], stacked)
@@ -39,7 +40,7 @@ def turn(folder: Path, stacked: int, by: int) -> None:
 
 
 def prompts_of(categories: Sequence[str], stacked: int) -> list[list[int]]:
-    """Documents share a prompt with their neighbours of the same category."""
+    """Groups documents into prompts, with their neighbours of the same category."""
     waiting: dict[str, list[int]] = {}
     found: list[list[int]] = []
     for place, category in enumerate(categories):

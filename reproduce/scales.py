@@ -1,4 +1,4 @@
-"""How large a reproduction is: on a laptop in reduced size, or as in the paper."""
+"""Scales of a reproduction: reduced, for a laptop, or as in the paper."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """models: name -> folder or Hub id; a folder `layers-N` of the output is made of the embedded
-        model by `reproduce.shrink`.
-    adapters: those of the models that LoRA trains; the others are trained in full.
-    epochs: of fine-tuning. train: other options of it. steps: of it, where layouts are compared,
-        which differ in how many documents a step takes.
-    pretrained: what `train` is for a model that somebody else has trained.
-    test, train_rows: how many documents of a data set are read; None for all.
-    drawn: how many test documents each of three samples has; parts: those that `parts` reads.
-    bench: options of `schemax bench`; rivals: of its rivals; grid: of figure 4, instead of some of
-        bench. shape: of its model, by default the embedded one; large: of the model that drafts are
-        made for.
-    drafts: shapes of draft models; none takes the model's first layers, with three acceptances.
-    price: dollars an hour of one device.
-    judge: of table 4, a model or a server's URL#MODEL; without one, labels judge alone.
-    launch: what trains: `schemax` itself, or a launcher of processes.
+    """The size of a reproduction.
+
+    models: name -> folder or Hub id; `reproduce.shrink` makes folders `layers-N` of the embedded
+        model.
+    adapters: the models that are trained with LoRA; others are trained in full.
+    epochs, train: epochs and further options of fine-tuning. steps: the steps instead of epochs,
+        where layouts are compared, which differ in documents per step.
+    pretrained: the value of `train` for a pretrained model.
+    test, train_rows: the number of documents of a data set; None for all.
+    drawn: the test documents of each of three samples; parts: the documents of target `parts`.
+    bench: options of `schemax bench`; rivals: of its rivals; grid: of figure 4, overriding bench.
+        shape: of its model, by default the embedded one; large: of the model with drafts.
+    drafts: shapes of draft models; () uses the model's first layers, with three acceptances.
+    price: dollars per hour of a device.
+    judge: of table 4, a model or a server's URL#MODEL; None: labels only.
+    launch: the launcher of training processes; () for Python itself.
     """
 
     models: Mapping[str, str]
@@ -54,8 +55,8 @@ LAPTOP = Scale(
     epochs=1,
     train=("--learning-rate", "5e-4", "--bf16", "--batch-tokens", "1500"),
     steps=90,
-    # Rows of four documents rather than sixteen: attention over long rows costs a core more than
-    # it costs to read the instruction again.
+    # Rows of four documents instead of sixteen: on a CPU core, attention over long rows costs more
+    # than reading the instruction again.
     pretrained=(
         *("--learning-rate", "3e-4", "--bf16", "--batch-tokens", "1400"),
         *("--pack", "4", "--check-every", "30"),
@@ -65,19 +66,19 @@ LAPTOP = Scale(
     drawn=40,
     parts=164,
     shape=(),
-    # Of 16 attributes each, the eight listings that figure 4 stacks would not fit the model.
+    # With 16 attributes each, the eight stacked listings of figure 4 would not fit the model.
     bench=("--documents", "32", "--document-tokens", "120", "--attributes", "8", "--repeats", "2"),
     rivals=("--generate-batches", "1,8,32", "--rival-documents", "32"),
     grid=("--documents", "48", "--document-tokens", "60", "--repeats", "1"),
     large=(),
     drafts=(),
-    price=0.10,  # of two cores in a cloud
+    price=0.10,  # of two cloud cores
     judge=None,
 )
 
-# Untested: nothing here had such a machine. Without Qwen3-32B, whose weights one card holds in four
-# bits alone, which `evaluate` does not load; speeds beside drafts are those of a 14B shape. $30.13
-# is the paper's price of eight GPUs.
+# Untested, for want of such a machine. Without Qwen3-32B, whose weights fit one card in four bits
+# only, which `evaluate` does not load; speeds against drafts are of a 14B shape. $30.13 is the
+# paper's price of eight GPUs.
 L40S = Scale(
     models=MappingProxyType(
         {
@@ -109,9 +110,9 @@ SCALES: Mapping[str, Scale] = MappingProxyType({"laptop": LAPTOP, "l40s": L40S})
 
 
 def with_model(scale: Scale, place: str) -> Scale:
-    """The same targets of one pretrained model, in place of the models of a scale.
+    """Returns a scale with one pretrained model in the place of its models.
 
-    place: a folder or a Hub id. Benches and drafts are those of the model as well.
+    place: a folder or a Hub id. Benchmarks and drafts use the model, too.
     """
     shape = ("--model", place)
     return replace(

@@ -16,12 +16,12 @@ _BESIDE = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "pr
 
 
 def shrink(model: Path, out: Path, layers: int | None = None, share: float = 1.0) -> None:
-    """Writes a folder as transformers does, with the tokenizer and the prompt of the model.
+    """Writes a model with fewer layers, with the tokenizer and the prompt of the model.
 
-    layers: how many remain; None: a share of them.
+    layers: the number of layers kept; None: a share.
 
-    What is left out follows the first layer: of the embedded model, on which the last ones decide
-    what is copied, 4 layers have four fifths of its F1 so, and a quarter with the first 4.
+    The layers behind the first are left out: the last layers decide what is copied. 4 layers of the
+    embedded model have four fifths of its F1 this way, but a quarter if they are the first 4.
     """
     made = AutoModelForCausalLM.from_pretrained(model)
     count = len(made.model.layers)

@@ -1,4 +1,4 @@
-"""Results as tables in Markdown, the paper's numbers beside."""
+"""Results as tables in Markdown, beside the paper's numbers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from schemax.evaluation.runs import SavedRun, read_runs
 
 _SPEED = ("engine", "documents/s", "of the repeats", "x generate")
 _QUALITY = ("F1", "strict F1", "ECE", "legal")
-# What is compared in a file of `independence`: the places of two settings.
+# The comparisons in a file of `independence`: the places of two settings.
 _CHANGES = (("without earlier values", 0, 1), ("with gaps", 1, 2), ("asked alone", 1, 3))
 _BY_PLACE = ("right, by place", *(f"wrong: {whose}" for whose in WORDS_OF))
 
 
 def table1(folder: Path) -> str:
-    """F1 and dollars of files DATA_MODEL_DECODING.json; deviation: ours minus the paper's F1."""
+    """Returns F1 and dollars of files DATA_MODEL_DECODING.json. deviation: F1 minus the paper's."""
     rows = []
     for (data, model, decoding), (run, *_) in _results(folder):
         paper = TABLE_1.get((data, model, decoding))
@@ -41,7 +41,7 @@ def table1(folder: Path) -> str:
 
 
 def table3(folder: Path) -> str:
-    """Speeds over those of `generate` in the same run, batch 1, one document a prompt."""
+    """Returns speed-ups over `generate` in the same run: batch 1, one document per prompt."""
     rows = []
     for run, row in _engines(folder):
         if row["name"] == "generate" and run != "hpd":
@@ -55,7 +55,7 @@ def table3(folder: Path) -> str:
 
 
 def table4(folder: Path) -> str:
-    """Speed, and F1 of the labels; that of a judge where there was one."""
+    """Returns speeds, F1 by labels, and F1 by a judge if there was one."""
     rows = []
     key_by_key: dict[str, float] = {}
     for (data, model, decoding), (run, *_) in _results(folder):
@@ -77,22 +77,22 @@ def table4(folder: Path) -> str:
 
 
 def figure4(folder: Path) -> str:
-    """The engines and the grid, and what the best of the grid gains."""
+    """Returns the engines and the grid, and the largest speed-up in the grid."""
     report = Report.from_dict(json.loads((folder / "figure4.json").read_text()))
     best = max(row.times_generate or 0 for row in report.sweep if row.name.startswith("paper"))
     return f"{markdown(report)}\n\nAt most {best:.2f} times `generate`; the paper's: {FIGURE_4}."
 
 
 def ablations(folder: Path) -> str:
-    """Speeds over those of `generate`, by stacking and by the number of attributes."""
+    """Returns speed-ups over `generate`, by stacking and by the number of attributes."""
     rows = [(run.replace("_", " "), *_speed(row)) for run, row in _engines(folder)]
     return _table(("run", *_SPEED), rows)
 
 
 def parts(folder: Path) -> str:
-    """All settings of every file: what they cost, where in a prompt, and whose words stand there.
+    """Returns all settings of every file: F1, right pairs by place, and origins of wrong values.
 
-    missed: annotated values that are null. cut off: slots out of budget.
+    missed: annotated values that are null. cut off: slots that exceeded their budget.
     """
     rows = []
     examples = read_examples(folder.parent / "data" / "oa-mine_parts" / "test.jsonl")
@@ -106,7 +106,7 @@ def parts(folder: Path) -> str:
 
 
 def stacking(folder: Path) -> str:
-    """F1 and what is right by place in the prompt; the six orders of a prompt together as well."""
+    """Returns F1 and right pairs by place in the prompt, also averaged over six orders."""
     rows = []
     of_orders = []
     for path in sorted(folder.glob("*.json")):
@@ -124,9 +124,9 @@ def stacking(folder: Path) -> str:
 
 
 def independence(folder: Path) -> str:
-    """Pairs that change without earlier values, and with gaps: samples together, and each.
+    """Returns the pairs that change without earlier values, with gaps, alone; overall, by sample.
 
-    Files are those of `reproduce.targets.independence`: autoregressive, isolated, gapped, alone.
+    Settings of a file of `reproduce.targets.independence`: autoregressive, isolated, gapped, alone.
     """
     samples: dict[str, list[list[SavedRun]]] = {}
     for path in sorted(folder.glob("*.json")):
@@ -135,7 +135,7 @@ def independence(folder: Path) -> str:
     for name, drawn in samples.items():
         for what, before, after in _CHANGES:
             if any(after >= len(runs) for runs in drawn):
-                continue  # of files that were written before every field was asked by itself
+                continue  # an older file without the setting `alone`
             pairs = [(runs[before], runs[after]) for runs in drawn]
             each = [_compared([pair]) for pair in pairs]
             of_each = " ".join(f"{one.protocol.f1_difference:+.3f}" for one in each)
@@ -146,9 +146,9 @@ def independence(folder: Path) -> str:
 
 
 def layouts(folder: Path) -> str:
-    """What was trained for which layout, and read in which, with its speed beside key by key.
+    """Returns scores by the layout of training and of decoding, with speed-ups.
 
-    legal: the mean share of the model's probability that fell on what fields may hold.
+    legal: the mean probability that the model gives to values that fields allow.
     """
     rows = []
     for (model, weights, trained), runs in _results(folder):
@@ -164,7 +164,7 @@ def layouts(folder: Path) -> str:
 
 
 def distillation(folder: Path) -> str:
-    """Students, decoded in parallel: what they score, and how fast."""
+    """Returns scores and speeds of students, decoded in parallel."""
     rows = [
         (model, student, *_quality(run), f"{run['products_per_second']:.2f}")
         for (model, student), (run, *_) in _results(folder)
@@ -184,7 +184,7 @@ def _quality(run: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _compared(pairs: Sequence[tuple[SavedRun, SavedRun]]) -> Comparison:
-    """Of samples as one; a document that was drawn twice counts twice."""
+    """Compares samples as one; a document that was drawn twice counts twice."""
     return compare(
         [one for first, _ in pairs for one in first.examples],
         [one for first, _ in pairs for one in first.predictions],
@@ -212,7 +212,7 @@ def _results(folder: Path) -> Iterator[tuple[tuple[str, ...], list[Mapping[str, 
 
 
 def _engines(folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Rows of all benches, and the names of their files: attributes_8 before attributes_16."""
+    """Yields file names and rows of all benchmarks: attributes_8 before attributes_16."""
     for path in sorted(folder.glob("*.json"), key=lambda path: (len(path.stem), path.stem)):
         for row in json.loads(path.read_text())["engines"]:
             yield path.stem, row

@@ -1,4 +1,4 @@
-"""What every table and figure takes: commands, in order, and the files that they leave behind."""
+"""Targets: the commands of every table and figure, in order, and the files that they make."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from types import MappingProxyType
 from reproduce.scales import Scale
 
 DATASETS = ("oa-mine", "ae-110k")
-# With earlier values, without, without them in a skeleton with gaps, and every field by itself.
+# With earlier values, without, in a skeleton with gaps, and every field alone.
 _KEEP_ALL = "isolated:min_probability=0"
 INDEPENDENCE = ("autoregressive", _KEEP_ALL, f"{_KEEP_ALL}:layout=gapped", f"{_KEEP_ALL}+alone")
-# What a model is fine-tuned for; key by key comes first, which the others are compared with.
+# The layouts of fine-tuning; autoregressive is first, the baseline of comparisons.
 LAYOUTS: Mapping[str, str] = MappingProxyType(
     {
         "autoregressive": "autoregressive",
@@ -22,7 +22,7 @@ LAYOUTS: Mapping[str, str] = MappingProxyType(
         "paper-6": "paper",
     }
 )
-# What `paper` is, a part at a time.
+# The setting `paper`, a part at a time.
 _STACKING = tuple(f"paper:documents_per_prompt={j}" for j in (1, 2, 4, 6))
 PARTS = (
     _KEEP_ALL,
@@ -39,11 +39,12 @@ _ATTRIBUTES = (1, 4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """arguments: of `schemax`, or of `python -m MODULE` where they begin with a module of ours.
+    """A command of a target.
 
-    makes: the file or folder by which a step that is done is known.
-    to_file: whether what the command prints becomes that file.
-    launch: what runs `schemax` instead of Python itself.
+    arguments: of `schemax`, or of `python -m` if they begin with a module of ours.
+    makes: the file or folder whose existence shows that the step is done.
+    to_file: True if the command's output becomes the file.
+    launch: the launcher of `schemax`; () for Python itself.
     """
 
     arguments: tuple[str, ...]
@@ -53,7 +54,7 @@ class Step:
 
 
 def data(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """Both data sets, and what is read of them. source: as of `reproduce.dataset`."""
+    """Yields the steps of both data sets and their samples. source: as in `reproduce.dataset`."""
     given = () if source is None else ("--source", source)
     for name in DATASETS:
         whole, used = out / "published" / name, out / "data" / name
@@ -65,7 +66,7 @@ def data(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
 
 
 def models(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """A model of every size, for every data set, fine-tuned for both ways to decode."""
+    """Yields the fine-tuning of every size, on every data set, for both ways to decode."""
     yield from data(scale, out, source)
     for name, place in scale.models.items():
         base = _base(place, out)
@@ -77,7 +78,7 @@ def models(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]
 
 
 def table1(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """F1 and dollars for 1,000 documents."""
+    """Yields the steps of table 1: F1 and dollars per 1,000 documents."""
     yield from models(scale, out, source)
     for dataset in DATASETS:
         for name in scale.models:
@@ -88,7 +89,7 @@ def table1(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]
 
 
 def table3(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """Speculative decoding beside HPD: batch 1, one document a prompt."""
+    """Yields the steps of table 3: speculative decoding against HPD, batch 1, no stacking."""
     single = ("--batch-size", "1", "--generate-batches", "1", "--rival-documents", "16")
     one = (*scale.large, *scale.bench, *single)
     chosen = [("--draft-acceptance", share) for share in ("0.6", "0.8", "0.9")]
@@ -104,7 +105,7 @@ def table3(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]
 
 
 def table4(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """Speed, and the F1 of a judge, who sees all values of a document at once, or of labels."""
+    """Yields the steps of table 4: speed, and F1 by labels or by a judge of whole documents."""
     yield from models(scale, out, source)
     judge = () if scale.judge is None else ("--judge", scale.judge, "--judge-form", "product")
     for name in scale.models:
@@ -115,7 +116,7 @@ def table4(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]
 
 
 def figure4(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """Documents/s by documents a prompt and prompts a batch, drawn; rivals as lines."""
+    """Yields the step of figure 4: documents/s by documents per prompt and prompts per batch."""
     picture = out / "figure4" / "figure4.svg"
     engines = ("--engines", "floor,generate,generate-flash,batch-prompting,continuous", "--sweep")
     listings = (*scale.bench, *scale.grid, *scale.rivals)
@@ -124,7 +125,7 @@ def figure4(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step
 
 
 def ablations(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """What stacking is worth in F1 and in speed, and what the number of attributes is."""
+    """Yields the ablations of stacking, in F1 and speed, and of the number of attributes."""
     yield from parts(scale, out, source)
     engines = "generate,batch-prompting,autoregressive,autoregressive-6,paper-1,paper-2,paper-6"
     every = (*scale.shape, *scale.bench, *scale.rivals, "--engines")
@@ -135,7 +136,7 @@ def ablations(scale: Scale, out: Path, source: str | None = None) -> Iterator[St
 
 
 def parts(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """The setting `paper` a part at a time: the last model, as it is and trained for it."""
+    """Yields the setting `paper` a part at a time, for the last model, untrained and trained."""
     yield from models(scale, out, source)
     (*_, (name, place)) = scale.models.items()
     drawn = out / "data" / "oa-mine_parts"
@@ -149,7 +150,7 @@ def parts(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
 
 
 def stacking(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """Six documents a prompt, of the last model as it is: their order, and how keys name them."""
+    """Yields stacking of six documents, untrained last model: their order, and names in keys."""
     (*_, (_, place)) = scale.models.items()
     base = _base(place, out)
     yield from data(scale, out, source)
@@ -170,10 +171,9 @@ def stacking(scale: Scale, out: Path, source: str | None = None) -> Iterator[Ste
 
 
 def independence(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """With earlier values and without, with gaps and without: three samples of both data sets.
+    """Yields settings with and without earlier values and gaps, on three samples of both data sets.
 
-    Of the two largest models, trained as language models are, key by key (they never saw a gap in
-    that), and of the largest as it was.
+    For the two largest models, trained autoregressively (without gaps), and the largest untrained.
     """
     yield from models(scale, out, source)
     trained = list(scale.models)[-2:]
@@ -195,9 +195,9 @@ def independence(scale: Scale, out: Path, source: str | None = None) -> Iterator
 
 
 def layouts(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """The last model, trained with the same steps for every layout: all weights, and adapters.
+    """Yields the last model, trained equally long for every layout: all weights, and adapters.
 
-    What was trained key by key is decoded in all layouts, in one run; the others in their own.
+    A model trained autoregressively is decoded in all layouts, in one run; others in their own.
     """
     yield from data(scale, out, source)
     yield from _layouts_trained(scale, out)
@@ -211,10 +211,10 @@ def layouts(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step
 
 
 def distillation(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """The last model, trained key by key, as the teacher of itself and of a third of its layers.
+    """Yields the last model, autoregressive, as teacher of itself and of a third of its layers.
 
-    Both learn to decode `isolated` from what the teacher writes for the texts of the training
-    split; the small one, beside it, from the annotations.
+    Both learn to decode `isolated` from the teacher's outputs on the training split; the small one,
+    for comparison, also from the annotations.
     """
     yield from data(scale, out, source)
     yield from _layouts_trained(scale, out, ("autoregressive",), adapters=(False,))
@@ -298,7 +298,7 @@ def _train(
     tuned: Path,
     instead: tuple[str, ...] = (),
 ) -> Step:
-    """instead: options in place of the epochs and the adapters of the scale."""
+    """Returns a step of training. instead: options that replace the scale's epochs and adapters."""
     own = ("--model", base, "--decoding", decoding, "--out", str(tuned))
     adapter = ("--lora", "16") if name in scale.adapters else ()
     long = instead or ("--epochs", str(scale.epochs), *adapter)

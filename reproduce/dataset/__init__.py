@@ -1,5 +1,5 @@
-"""Data sets that others have published, as annotated examples in splits.
+"""Published data sets as annotated examples in splits.
 
-`source` finds the files, `formats` reads the forms that they come in, `write` writes a folder that
-`schemax train` and `schemax evaluate` take.
+`source` finds the files, `formats` reads their formats, `write` writes a folder for
+`schemax train` and `schemax evaluate`.
 """

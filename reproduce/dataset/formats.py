@@ -1,4 +1,4 @@
-"""The forms that the data sets are published in, read as annotated examples."""
+"""Reads the published formats of the data sets as annotated examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from schemax.stated import Label
 
 Labels = dict[str, list[str | None]]
 
-# The rules by which ExtractGPT made its version of AE-110k (its `preprocess_ae_110k`).
+# The rules of ExtractGPT's version of AE-110k (its `preprocess_ae_110k`).
 _NAMES_CATEGORY = ("Type", "Category", "Item Type")
 _RENAMED = {
     "Maerial": "Material",
@@ -24,7 +24,7 @@ _RENAMED = {
     "Features": "Feature",
     "Pattern Type": "Pattern",
 }
-# In this order, the first that occurs in a category's name gives the category.
+# The first key that occurs in a category's name gives the category.
 _MERGED = {
     "Guitar": "Guitar",
     "Stove": "Stove",
@@ -42,9 +42,9 @@ _FEWEST_PRODUCTS, _FEWEST_SEEN, _FEWEST_ATTRIBUTES = 51, 6, 3
 
 
 def extractgpt(content: bytes, name: str) -> list[Example]:
-    """A file of ExtractGPT: {"input", "category", "target_scores": {attribute: {value: 1}}} lines.
+    """Reads ExtractGPT's lines {"input", "category", "target_scores": {attribute: {value: 1}}}.
 
-    Values are stripped, and "n/a" is null, as ExtractGPT's own scores take them.
+    Values are stripped, and "n/a" is null, as in ExtractGPT's scores.
     Raises InputError, naming the line, for anything else.
     """
 
@@ -59,10 +59,10 @@ def extractgpt(content: bytes, name: str) -> list[Example]:
 
 
 def oa_mine_annotations(content: bytes, name: str) -> list[Example]:
-    """A file of OA-Mine's `annotations`: {"asin", "title", "entities": [{"label", "value"}]} lines.
+    """Reads OA-Mine's `annotations`: lines {"asin", "title", "entities": [{"label", "value"}]}.
 
     The file's name gives the category: `laundry_detergent.jsonl`. Of several values of an attribute
-    the last one counts, as in ExtractGPT. Raises InputError, naming the line, for anything else.
+    the last counts, as in ExtractGPT. Raises InputError, naming the line, for anything else.
     """
     category = " ".join(map(str.capitalize, PurePosixPath(name).stem.split("_")))
 
@@ -74,10 +74,10 @@ def oa_mine_annotations(content: bytes, name: str) -> list[Example]:
 
 
 def ae_110k_triples(content: bytes, name: str) -> list[Example]:
-    """AE-110k's `publish_data.txt`: lines of title, attribute and value with U+0001 between them.
+    """Reads AE-110k's `publish_data.txt`: lines of title, attribute, value, separated by U+0001.
 
-    Categories, names of attributes and what is left out follow ExtractGPT, but for its sample of
-    400 products of each large category, which nobody can draw again: all are kept.
+    Categories, attributes' names and filters follow ExtractGPT, except for its sample of 400
+    products of each large category, which cannot be reproduced: all are kept.
 
     Raises InputError, naming the line, for another file.
     """
@@ -96,7 +96,7 @@ def ae_110k_triples(content: bytes, name: str) -> list[Example]:
 
 
 def _sorted_in(title: str, pairs: Sequence[tuple[str, str]]) -> tuple[str, str, Labels] | None:
-    """Title, category and labels; None for a product without a category or with one label."""
+    """Returns title, category, labels; None for a product without category or with one label."""
     category, labels = "", Labels()
     for attribute, value in pairs:
         if attribute in _NAMES_CATEGORY and value != "NULL":
@@ -116,7 +116,7 @@ def _category(name: str) -> str:
 
 
 def _frequent(products: Sequence[tuple[str, str, Labels]]) -> Iterator[Example]:
-    """Attributes with several values that occur often enough, of categories that have enough."""
+    """Yields products with frequent attributes of several values, in large enough categories."""
     seen: Counter[tuple[str, str]] = Counter()
     values: dict[tuple[str, str], set[str]] = defaultdict(set)
     for _, category, labels in products:
@@ -155,4 +155,4 @@ FORMATS: Mapping[str, tuple[str, Callable[[bytes, str], list[Example]]]] = {
     "oa-mine": ("annotations/*.jsonl", oa_mine_annotations),
     "ae-110k": ("publish_data.txt", ae_110k_triples),
 }
-"""By data set: the files that its authors published, and what reads them."""
+"""Data set -> its authors' published files, and their reader."""

@@ -19,22 +19,22 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class PublishedFiles:
-    """The files of one place.
+    """The files of a place.
 
-    names: paths within the place; none where the place cannot list them.
-    read: takes a name, gives the bytes of the file, or None where there is none. Raises InputError.
+    names: paths within the place; () if the place cannot list them.
+    read: name -> bytes of the file, None if there is no such file. Raises InputError.
     """
 
     names: Sequence[str]
     read: Callable[[str], bytes | None]
 
     def matching(self, pattern: str) -> list[str]:
-        """The names that end as the pattern says, `annotations/*.jsonl`, sorted."""
+        """Returns the names whose ends match a pattern, `annotations/*.jsonl`, sorted."""
         return sorted(name for name in self.names if fnmatch(f"/{name}", f"*/{pattern}"))
 
 
 def open_files(place: str) -> PublishedFiles:
-    """place: a folder, a .zip file, or the http(s) address of either. Raises InputError."""
+    """Opens a folder, a .zip file, or the http(s) address of either. Raises InputError."""
     if place.startswith(("http://", "https://")):
         if not place.partition("?")[0].endswith(".zip"):
             return PublishedFiles((), lambda name: _fetched(f"{place.rstrip('/')}/{name}"))
@@ -67,7 +67,7 @@ def _archive(content: bytes, place: str) -> PublishedFiles:
     files = {info.filename: info for info in packed.infolist() if not info.is_dir()}
 
     def read(name: str) -> bytes | None:
-        # Archives of repositories hold one folder with everything, which names leave out.
+        # Archives of repositories have a top folder, which names leave out.
         found = [f for f in files if f == name or PurePosixPath(f).match(f"*/{name}")]
         if not found:
             return None
@@ -82,7 +82,7 @@ def _archive(content: bytes, place: str) -> PublishedFiles:
 
 
 def _fetched(url: str) -> bytes | None:
-    """The bytes behind an address; None for an address without a file."""
+    """Returns the bytes at an address; None for an address without a file."""
     try:
         response = httpx2.get(url, follow_redirects=True, timeout=_SECONDS)
         if response.status_code in (404, 410):

@@ -1,4 +1,4 @@
-"""A published data set as a folder: train.jsonl, test.jsonl, attributes.json, dataset.json."""
+"""Writes a published data set: train.jsonl, test.jsonl, attributes.json, dataset.json."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DatasetName = Literal["oa-mine", "ae-110k"]
 
 _COMMIT = "3f96461b28bd3f0c8ac7c479d595969a9b77d0ab"
 EXTRACTGPT = f"https://raw.githubusercontent.com/wbsg-uni-mannheim/ExtractGPT/{_COMMIT}"
-"""The repository whose splits the paper takes, at one commit."""
+"""The repository whose splits the paper uses, at a fixed commit."""
 
 _SPLITS = {"train": "train", "train_small": "train_0.2", "test": "test"}
 _TEST_SHARE = 0.25
@@ -46,7 +46,7 @@ _PUBLISHED: Mapping[tuple[str, str], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """splits: name -> examples. files: name -> SHA-256 of what was read. note: on the splits."""
+    """The data set read. splits: name -> examples. files: name -> SHA-256. note: on the splits."""
 
     splits: Mapping[str, Sequence[Example]]
     files: Mapping[str, str]
@@ -54,13 +54,13 @@ class Found:
 
 
 def write_dataset(name: DatasetName, place: str, out: Path, seed: int = 0) -> dict[str, Any]:
-    """Reads the published files and writes the folder. What dataset.json says.
+    """Reads the published files and writes the folder; returns the content of dataset.json.
 
     place: a folder, a .zip file or an address with ExtractGPT's files (its repository, or the
-        folder of this data set in it), or with those of the data set's own authors.
-    seed: of the split, where the source has none.
+        folder of this data set in it), or with the files of the data set's authors.
+    seed: of the split, if the source has none.
 
-    Raises InputError where the files are not there or not of the published form, and for a folder
+    Raises InputError for files that are missing or not in the published format, and for a folder
     that is not empty.
     """
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
@@ -72,7 +72,7 @@ def write_dataset(name: DatasetName, place: str, out: Path, seed: int = 0) -> di
             f"{place} has neither ExtractGPT's files of {name} (test.jsonl and train.jsonl) nor "
             f"{FORMATS[name][0]}"
         )
-    # The schema is all that the test part asks about, as in table 2 of the paper.
+    # The schema is all attributes in the test split, as in table 2 of the paper.
     test = found.splits["test"]
     schema = {c: attribute_names(test, c) for c in dict.fromkeys(e.category for e in test)}
     splits, dropped = _within(found.splits, schema)
@@ -100,7 +100,7 @@ def write_dataset(name: DatasetName, place: str, out: Path, seed: int = 0) -> di
 
 
 def _with_splits(name: DatasetName, source: PublishedFiles) -> Found | None:
-    """ExtractGPT's files, wherever they lie in the source."""
+    """Reads ExtractGPT's files, anywhere in the source; None without both splits."""
     splits, files, differing = {}, {}, []
     for split, stem in _SPLITS.items():
         folders = (f"data/processed_datasets/{name}/", f"{name}/", "")
@@ -122,7 +122,7 @@ def _with_splits(name: DatasetName, source: PublishedFiles) -> Found | None:
 
 
 def _without(name: DatasetName, source: PublishedFiles, seed: int) -> Found | None:
-    """The files of the data set's authors, who made no splits."""
+    """Reads the files of the data set's authors, and splits them; None without any."""
     pattern, read = FORMATS[name]
     contents = {file: source.read(file) for file in source.matching(pattern)}
     if not contents and (content := source.read(pattern)) is not None:
@@ -151,7 +151,7 @@ def _without(name: DatasetName, source: PublishedFiles, seed: int) -> Found | No
 def _within(
     splits: Mapping[str, Sequence[Example]], schema: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, list[Example]], int]:
-    """Examples with the labels of the schema alone, and how many others there were."""
+    """Returns examples with labels of the schema alone, and the number of dropped labels."""
     kept: dict[str, list[Example]] = {}
     dropped = 0
     for split, rows in splits.items():

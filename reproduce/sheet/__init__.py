@@ -1,7 +1,7 @@
-"""Blind comparisons: people say which of two outputs is better (figure 8 of the paper).
+"""Blind comparisons: people judge which of two outputs is better (figure 8 of the paper).
 
-`write_sheet` makes a page and a CSV file of the same questions, and a key that says which run is
-on which side; `tally` reads answers back.
+`write_sheet` writes a page and a CSV file of the same questions, and a key with the run on each
+side; `tally` reads and counts answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Predictions = Sequence[Mapping[str, str | None]]
 
 @dataclass(frozen=True, slots=True)
 class WinRecord:
-    """A run's comparisons with others, or with one: wins, ties, losses."""
+    """The wins, ties and losses of a run, against another run or all others."""
 
     wins: int = 0
     ties: int = 0
@@ -54,11 +54,11 @@ class WinRecord:
 
 @dataclass(frozen=True, slots=True)
 class AnswerTally:
-    """matrix: (run, other run) -> the record of the run. overall: of each run.
+    """Counts of answers. matrix: (run, other run) -> record of the run. overall: of each run.
 
     answered, unanswered: questions; equal: comparisons that were not asked, since both outputs are
-    the same: they count as ties. agreement: of two answers to one question, how many are the same;
-    None where no question has two.
+    equal: they count as ties. agreement: the share of equal pairs among answers to one question;
+    None if no question has two answers.
     """
 
     matrix: Mapping[tuple[str, str], WinRecord]
@@ -77,12 +77,12 @@ def write_sheet(
     limit: int | None = None,
     seed: int = 0,
 ) -> tuple[int, int]:
-    """Writes a sheet: of each document two runs, drawn and put left and right at random.
+    """Writes a sheet: two runs per document, drawn and put left and right at random.
 
-    runs: name -> predictions, one mapping per example. limit: how many documents, drawn as well.
-    Gives how many questions there are, and how many documents have two equal outputs.
+    runs: name -> predictions, one mapping per example. limit: the number of documents, also drawn.
+    Returns the number of questions, and the number of documents with two equal outputs.
 
-    Raises InputError for a folder with a sheet in it, whose answers would be lost.
+    Raises InputError for a folder with a sheet, whose answers would be lost.
     """
     if (out / SHEET).exists():
         raise InputError(f"{out} has a sheet already; name another folder")
@@ -116,12 +116,12 @@ def write_sheet(
 
 
 def tally(folder: Path, answers: Sequence[Path] = ()) -> AnswerTally:
-    """Answers to a folder's questions.
+    """Counts answers to a folder's questions.
 
-    answers: files of one annotator each, as the page writes them or the sheet filled in; none
-    means the folder's own sheet. Several answers to a question count each.
+    answers: files of one annotator each, as the page writes them or filled-in sheets; none: the
+    folder's own sheet. Of several answers to a question each counts.
 
-    Raises InputError, naming the line, for an answer that is none, and for an unknown question.
+    Raises InputError, naming the line, for an invalid answer or an unknown question.
     """
     try:
         key = json.loads((folder / KEY).read_bytes())
@@ -173,7 +173,7 @@ def _total(records: Iterable[WinRecord]) -> WinRecord:
 
 
 def _answers(path: Path, known: Mapping[str, Any]) -> list[tuple[str, Answer]]:
-    """One per question: a sheet has a line per attribute, any of which may hold the answer."""
+    """Reads an answer per question; a sheet has a line per attribute, any with the answer."""
     found: dict[str, Answer] = {}
     try:
         text = path.read_text("utf-8-sig")
