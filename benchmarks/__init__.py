@@ -1,1 +1,1 @@
-"""Rivals, devices and parts of schemax, measured; run from a checkout: `python -m benchmarks`."""
+"""Benchmarks of rivals, devices and parts of schemax, for a checkout: `python -m benchmarks`."""

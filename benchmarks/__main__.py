@@ -284,7 +284,7 @@ def gpu(given: GpuOptions) -> None:
 
 
 def _loaded(machine: shared.Shape) -> tuple[Any, Any]:
-    """Model and tokenizer. Raises ValueError for a model beside a shape."""
+    """Loads model and tokenizer. Raises ValueError for both a model and a shape."""
     whole = shared.Compared(
         **{one.name: getattr(machine, one.name) for one in fields(shared.Shape)}
     )

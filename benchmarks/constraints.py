@@ -1,4 +1,4 @@
-"""What constraints cost: the same tokens decoded with grammars and without, by turns."""
+"""The cost of constraints: decodes the same tokens with and without grammars, by turns."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Product(AttrSchema):
 
 @dataclass(slots=True)
 class TimedRun:
-    """One run; times in seconds.
+    """A run; times in seconds.
 
-    whole: the run; passes: of the model. steps: passes that read no document; decoding: these
-    passes and the choices after them; choosing: the choices alone, for so many slots in all.
+    whole: of the run; passes: of the model. steps: passes that read no document; decoding: time of
+    steps with choosing; choosing: time of choosing alone, for `slots` slots in all.
     """
 
     whole: float = 0.0
@@ -70,11 +70,11 @@ class TimedRun:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Runs of median length.
+    """The costs of constraints, in runs of median length.
 
-    branched: with branches of choices, which is the default; the other runs go without.
-    branches: how many were followed, per slot with choices.
-    compiled: by number of choices, the seconds to compile these and the seconds of the first mask.
+    branched: with branches of choices, the default; other runs are without.
+    branches: the number of decoded branches per slot with choices.
+    compiled: number of choices -> seconds to compile them, seconds of the first mask.
     """
 
     documents: int
@@ -87,9 +87,9 @@ class Costs:
 
     @property
     def share(self) -> float:
-        """Of the time of constrained decode steps, what choosing takes beyond free choosing.
+        """The share of constrained decode steps that choosing takes beyond free choosing.
 
-        Per slot and step, since forced tokens leave fewer of them.
+        It is computed per slot and step, since forced tokens reduce their number.
         """
         with_, without = self.constrained, self.free
         more = with_.choosing / with_.slots - without.choosing / without.slots
@@ -129,10 +129,10 @@ def measure_constraints(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Costs:
     """Decodes documents of random words with grammars, then the same tokens without grammars, then
-    with branches of choices as well, by turns.
+    with branches of choices, too, by turns.
 
-    Raises ValueError for a model that decodes one row per slot, ModelError for a tokenizer that
-    is not the model's.
+    Raises ValueError for a model that decodes one row per slot, ModelError for another model's
+    tokenizer.
     """
     prepared = prepare(model)
     if not isinstance(prepared, DecoderModel):
@@ -142,7 +142,7 @@ def measure_constraints(
         _compiled(Product, tokenizer, prepared.vocab_size, branch_threshold=threshold)
         for threshold in (1.0, DecodingConfig().branch_threshold)
     )
-    # What models of random weights would rather write costs no one else anything.
+    # Without free text, which random weights prefer, but trained weights seldom.
     compiled, branching = map(_held_to_choices, (compiled, branching))
     chance = random.Random(seed)
     texts = [" ".join(chance.choices(_WORDS, k=document_tokens)) for _ in range(documents)]
@@ -163,7 +163,7 @@ def measure_constraints(
         found = [_timed_run(prepared, compiled, way) for way in ways]
         assert all(same == slots for _, same in found)
         rounds.append([run for run, _ in found])
-    # The run of median length, of an even number the shorter one; the first round warms up.
+    # The run of median length, the shorter of two; the first round is the warm-up.
     constrained, free, branched = (
         sorted(runs, key=lambda run: run.whole)[(repeats - 1) // 2]
         for runs in zip(*rounds[1:], strict=True)
@@ -219,12 +219,12 @@ def _branches(slot: SlotOutput) -> int:
 
 @contextmanager
 def _clocked(device: torch.device) -> Iterator[TimedRun]:
-    """Times passes, and the choices after them, for as long as the context lasts."""
+    """Times passes, and the choices after them, for the context."""
     run = TimedRun()
     usual_pass, settle = DecoderModel.run_batch, SlotGrammars.settle
     usual_begin, usual_finish = Sampler.begin, Sampler.finish
     passed, reading = 0.0, True
-    begun: dict[int, bool] = {}  # by choice under way, whether its pass read documents
+    begun: dict[int, bool] = {}  # pending choice -> True if its pass read documents
 
     def timed(work: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[Any, float]:
         start = time.perf_counter()

@@ -1,7 +1,7 @@
-"""`python -m benchmarks gpu`: what one card does, in one command, part by part.
+"""`python -m benchmarks gpu`: measures a GPU in one command, part by part.
 
-Every part writes a file of its own as soon as it is done, and a part whose file is there is not
-measured again; the page is made of the files.
+Every part writes a file as soon as it is done, and a part whose file exists is not measured again;
+the page is made from the files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from schemax.runtime.loading import pick_device
 from schemax.runtime.self_test import prepare
 
 SHAPES_OF_CARDS = ("qwen3-8b", "qwen3-0.6b", "qwen3-1.7b")
-# Seconds for all parts together. What is left is shared out by weight, as each part begins.
+# Seconds for all parts. As each part begins, the remaining time is divided by weight.
 TIME = 25 * 60
 _WEIGHTS = {"agreement": 2, "rivals": 4, "grid": 2}
 _TOKENS, _ATTRIBUTES = (250, 120), (16, 4, 48)
@@ -48,7 +48,7 @@ _COMMON = {
     "initializer_range": 0.1, "bos_token_id": None, "eos_token_id": 0, "pad_token_id": None,
 }  # fmt: skip
 _SLIDING = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 32}
-# Windows, sinks, caps on scores and experts among them.
+# Families of models, among them with windows, sinks, soft caps and experts.
 _FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "qwen3": {},
     "llama": {},
@@ -63,7 +63,7 @@ _FAMILIES: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Where it goes, and on what. documents: of every comparison; seconds: see `TIME`."""
+    """The settings of a suite. documents: of every comparison; seconds: see `TIME`."""
 
     out: Path
     device: str = "auto"
@@ -75,9 +75,9 @@ class Suite:
 
 
 def run_suite(suite: Suite, tell: Callable[[str], None]) -> Path:
-    """Measures what is not there yet. The page, which says what is missing.
+    """Measures parts without a file; returns the page, which lists what is missing.
 
-    Raises ValueError for an unknown shape, and ModelError for a device that is not there.
+    Raises ValueError for an unknown shape, and ModelError for a device that is not available.
     """
     for shape in suite.shapes:
         shape_config(shape)
@@ -116,7 +116,7 @@ def _weight(name: str) -> int:
 def _parts(
     suite: Suite, device: torch.device, tell: Callable[[str], None]
 ) -> Iterator[tuple[str, Callable[[float], dict[str, Any]]]]:
-    """What matters most comes first. Each is given seconds, and begins nothing after these."""
+    """Yields the parts, most important first; a part starts nothing after its given seconds."""
     yield "card", lambda _: _card(device)
     yield "agreement", lambda seconds: {"rows": list(_agreement(device, seconds))}
     plain = Comparison(
@@ -155,7 +155,7 @@ def _parts(
 
 
 def _card(device: torch.device) -> dict[str, Any]:
-    """The machine, and what its largest matrix products reach."""
+    """Measures the machine, and the FLOP/s of large matrix products."""
     size, rounds = (8192, 20) if device.type != "cpu" else (512, 2)
     left = torch.ones(size, size, dtype=torch.bfloat16, device=device)
     left @ left
@@ -170,7 +170,7 @@ def _card(device: torch.device) -> dict[str, Any]:
 
 
 def _agreement(device: torch.device, seconds: float) -> Iterator[dict[str, Any]]:
-    """Families beside the oracle: exact in float32, and how often alike in bfloat16."""
+    """Yields the agreement of families with the oracle: exact in float32, shares in bfloat16."""
     end = time.monotonic() + seconds
     codec = load_codec(resource_dir("embedded"))
     for name, settings in _FAMILIES.items():
@@ -230,7 +230,7 @@ def _write_page(out: Path, missing: Sequence[str]) -> Path:
 
 
 def _cut(part: str, report: Report) -> Iterator[str]:
-    """What of a part its time did not allow."""
+    """Yields notes on measurements of a part that its time did not allow."""
     repeats, again = report.settings["repeats"], f"without {part}.json it is measured anew"
     for row in (*report.engines, *report.sweep):
         if len(row.seconds) < repeats:
@@ -266,7 +266,7 @@ def _speeds(part: str, report: Report, card: Mapping[str, Any]) -> Iterator[tupl
 
 
 def _flops(report: Report, row: EngineRow) -> float:
-    """A second, by the tokens that must be passed: no engine is paid for passing more."""
+    """Returns FLOP/s of the tokens that must be passed: an engine gains none by passing more."""
     shape, tokens = report.model["shape"], report.work["tokens"]
     head = shape["vocab_size"] * shape["hidden_size"]
     tied = SHAPES[report.model["name"]]["tie_word_embeddings"]

@@ -1,7 +1,7 @@
-"""A server of schemax under a steady load: clients that ask at a bounded rate, for minutes.
+"""A load test of `schemax serve`: clients send requests at a steady rate, for minutes.
 
-When a request is due is drawn beforehand, so that a server that falls behind is not asked less
-often: a request's time runs from when it was due.
+The times at which requests are due are drawn beforehand, so that a slow server does not get fewer
+requests: latency counts from the time at which a request is due.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MEMORY = re.compile(r"^process_resident_memory_bytes (\S+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """clients: each has one request under way at most. rate: requests a second, of all together."""
+    """A load. clients: each with at most one pending request. rate: requests per second, in all."""
 
     url: str
     clients: int = 256
@@ -39,11 +39,11 @@ class Load:
 
 @dataclass(slots=True)
 class LoadResult:
-    """seconds: of every answered request, from when it was due.
+    """The result of a load test. seconds: latencies of answered requests, from when they were due.
 
-    lost: requests without an answer, or with one that is not theirs, by the reason.
-    deferred: answers 429 and 503, after which a client asks again.
-    memory: resident bytes of the server at even distances; empty where it tells none.
+    lost: the reasons of requests without an answer, or with another request's.
+    deferred: the number of answers 429 and 503, after which a client retries.
+    memory: resident bytes of the server at regular intervals; empty if not reported.
     """
 
     seconds: list[float] = field(default_factory=list)
@@ -66,9 +66,9 @@ class LoadResult:
 
 
 def measure_load(load: Load, tell: Callable[[str], None] = lambda _: None) -> LoadResult:
-    """Asks for one document a request, of the ready-made schema `shoes`.
+    """Runs a load test with requests of one document, with the ready-made schema `shoes`.
 
-    Raises OSError where no server answers at all.
+    Raises OSError if no server answers.
     """
     return asyncio.run(_measure(load, tell))
 
@@ -102,7 +102,7 @@ async def _measure(load: Load, tell: Callable[[str], None]) -> LoadResult:
 
 
 async def _ask(client: Any, name: str, text: str, result: LoadResult) -> str | None:
-    """One request, until it is answered; or why it is lost."""
+    """Sends a request until it is answered; returns None, or the reason why it is lost."""
     body = json.dumps({"schema": _SCHEMA, "documents": [{"id": name, "title": text}]})
     headers = {"Content-Type": "application/json"}
     while True:
@@ -121,7 +121,7 @@ async def _ask(client: Any, name: str, text: str, result: LoadResult) -> str | N
 
 
 async def _watch(client: Any, load: Load, result: LoadResult, tell: Callable[[str], None]) -> None:
-    """The server's memory, ten times, and how far the run is."""
+    """Records the server's memory at every tenth of the run, and reports progress."""
     for tenth in range(11):
         metrics = await client.get("/metrics")
         if found := _MEMORY.search(metrics.text):

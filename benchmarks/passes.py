@@ -1,4 +1,4 @@
-"""Copies, waits and launched operations of a pass, by its size and by the lines that cause them."""
+"""Counts copies, waits and launched operations of a pass, by size and by the causing lines."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from schemax.runtime.engine import fill
 
 LIVE_SLOTS = (64, 1024)
 _SLOTS = 16
-# So many times as many documents are read as are in flight.
+# The number of documents, in multiples of those in flight.
 _ROUNDS = 3
-# Tokens beyond one per slot: more come with a document, fewer are forced by grammars.
+# Tokens beyond one per slot: grammars force fewer, a document adds more.
 _SPARE = 56
 
 
 @dataclass(frozen=True, slots=True)
 class PassRow:
-    """The fullest pass of a run among those that only decode, or those that read documents as well.
+    """The fullest pass of a run that only decodes, or that also reads documents.
 
     live_slots: of the documents in flight, before any slot is done.
-    ops_per_layer: launched in each decoder layer; ops_beside: in the rest of the forward pass, and
-        from its end to the next one's start.
+    ops_per_layer: operations launched in each decoder layer; ops_beside: in the rest of the forward
+        pass, and from its end to the start of the next pass.
     """
 
     kind: SlotType
@@ -46,14 +46,14 @@ class PassRow:
     count: PassCount
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """Returns plain data, ready for JSON."""
         return asdict(self)
 
 
 def measure_passes(
     live_slots: Sequence[int] = LIVE_SLOTS, kinds: Sequence[SlotType] = KINDS, seed: int = 0
 ) -> Iterator[PassRow]:
-    """Per kind and size a row for passes that decode alone, and one for those that read as well."""
+    """Yields, per kind and size, a row for passes that only decode, and for passes that read."""
     codec = host_codec()
     for kind in kinds:
         for live in live_slots:
@@ -61,7 +61,7 @@ def measure_passes(
             setting = Setting(kind, _SLOTS, in_flight, _ROUNDS * in_flight)
             counter = _counted(setting, codec, seed)
             decoding = [x for x in counter.passes if x.tokens <= x.slots + _SPARE]
-            # Not the first, which takes up all documents at once.
+            # Without the first pass, in which all documents enter at once.
             reading = [x for x in counter.passes[1:] if x.tokens > x.slots + _SPARE]
             for reads, counts in ((False, decoding), (True, reading)):
                 if counts:
@@ -77,13 +77,13 @@ def measure_passes(
 
 
 def _counted(setting: Setting, codec: TextCodec, seed: int) -> TransferCounter:
-    """A run on this thread; `Extractor.stream` has the model run on another."""
+    """Counts a run on this thread; `Extractor.stream` would run the model on another thread."""
     extractor = host_extractor(codec, setting, seed)
     compiled = extractor.compile(host_schema(setting))
     prompts = compiled.encode(host_documents(codec, setting.documents, seed))
     decode = partial(fill, extractor.model, stop=compiled.stop, config=compiled.decoding)
     with sizes_of(setting):
-        list(decode(prompts[:1]))  # reads the instruction, which is kept
+        list(decode(prompts[:1]))  # reads the instruction, which stays cached
         with TransferCounter(extractor.model.model) as counter:
             list(decode(prompts))
     return counter

@@ -1,8 +1,8 @@
-"""One document through the server, beside `generate` that writes the same JSON token by token.
+"""Times a document through the server, against `generate` with the same JSON token by token.
 
-Both are given what to write (replay), so that random weights of a published shape do. The server
-is the one of `schemax serve`, asked over HTTP on this machine: timed is all from the client's text
-to its typed row. `generate` is timed from token ids to token ids.
+Both replay given tokens, so that random weights of a published shape suffice. The server, the app
+of `schemax serve`, is asked over HTTP on this machine, and timed from the client's text to its
+typed row. `generate` is timed from token ids to token ids.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SCHEMA = "clothing"  # 16 fields
 
 @dataclass(frozen=True, slots=True)
 class ServedCost:
-    """Seconds of every round. document: its tokens; keys, values: those of the output."""
+    """The seconds of every round. document, keys, values: their numbers of tokens."""
 
     fields: int
     document: int
@@ -71,12 +71,12 @@ def measure_served(
     document_tokens: int = 0,
     tell: Callable[[str], None] = lambda _: None,
 ) -> ServedCost:
-    """Rounds of a request and a generation, by turns; the instruction is read before, by both.
+    """Times requests and generations, by turns; both have read the instruction before.
 
-    document_tokens: about so many; fewer than the values take add nothing to these.
+    document_tokens: the approximate length of the document, which has all values at least.
 
-    Raises BenchmarkError where either wrote something else, InputError without what `schemax serve`
-    requires.
+    Raises BenchmarkError if either wrote anything else, InputError without the dependencies of
+    `schemax serve`.
     """
     extractor = Extractor(model, tokenizer)
     schema = load_schema(_SCHEMA)
@@ -111,7 +111,7 @@ def measure_served(
 
 
 def _value_of(attribute: Attribute) -> Writable:
-    """An example of the schema's own, or a value of the type."""
+    """Returns an example of the schema, or a value of the type."""
     if attribute.choices:
         return attribute.choices[0]
     plain: dict[str, Writable] = {"boolean": True, "integer": 2, "number": 2.5}
@@ -119,7 +119,7 @@ def _value_of(attribute: Attribute) -> Writable:
 
 
 def answer_of(compiled: CompiledSchema, value: Writable) -> Ids:
-    """Up to the token that completes the value."""
+    """Returns a value's ids, up to the token that completes the value."""
     ids = compiled.codec.encode(compiled.format.escape(value) + compiled.format.delimiter)
     return tuple(ids[: compiled.stop.length(ids)])
 
@@ -136,7 +136,7 @@ def _work(compiled: CompiledSchema, prompt: PromptIds, answers: tuple[Ids, ...])
 
 @contextmanager
 def _replayed(answers: tuple[Ids, ...]) -> Iterator[None]:
-    """Whatever is compiled writes these, for as long as the context lasts."""
+    """Makes all compiled schemas write the answers, for the context."""
     usual = CompiledSchema.encode
 
     def encode(compiled: CompiledSchema, texts: Sequence[str]) -> list[PromptIds]:
@@ -148,7 +148,7 @@ def _replayed(answers: tuple[Ids, ...]) -> Iterator[None]:
 
 @contextmanager
 def served_app(extractor: Extractor) -> Iterator[int]:
-    """The port of the app of `schemax serve`, in a thread; closes the extractor in the end."""
+    """Runs the app of `schemax serve` in a thread, yields its port; then closes the extractor."""
     import uvicorn
 
     from schemax.serve.app import create_app
@@ -170,7 +170,7 @@ def served_app(extractor: Extractor) -> Iterator[int]:
 
 def _asked(port: int, text: str) -> dict[str, Any]:
     body = json.dumps({"schema": _SCHEMA, "documents": [text]})
-    # A connection for each, since the server closes one that waits for long.
+    # A new connection per request, since the server closes idle ones.
     with closing(HTTPConnection("127.0.0.1", port, timeout=600)) as connection:
         connection.request("POST", "/v1/extract", body, {"Content-Type": "application/json"})
         answer = json.load(connection.getresponse())

@@ -1,8 +1,8 @@
-"""What a run over tables costs beside the model: time per row, and memory as rows grow.
+"""The cost of a run over tables without the model: time per row, and memory by number of rows.
 
-Everything of `schemax extract` is run, from files to a file with parts and manifest, but for the
-model: one ready-made extraction stands for what it reads of every row. The model's own time is
-measured beside that, on like rows.
+All of `schemax extract` is run, from files to a file with parts and manifest, except for the model:
+a fixed extraction replaces its output for every row. The model's time is measured separately, on
+similar rows.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from schemax.results import Extraction, SlotText, build
 
 _SCHEMA = "shoes"
 FEW = 10_000
-# Of a kind of file, read and written; the first is also measured with as many rows as wanted.
+# Formats of files read and written; the first is also measured with the largest number of rows.
 FORMATS = (".parquet", ".jsonl", ".csv")
-# A title has one of each, as titles of shoes do.
+# The parts of titles of shoes; a title has one of each.
 _PARTS = (
     ("Northfell", "Calder & Sons", "Brightwater", "Larkspur", "Solmara"),
     ("Women's", "Men's", "Kids'", "Unisex"),
@@ -62,9 +62,9 @@ def measure_tables(
     *,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[str]:
-    """Lines of figures: runs over generated files of every kind, each in a process of its own.
+    """Yields lines of figures, of runs over generated files of every format, each in a new process.
 
-    rows: of the largest run. documents: rows that the model reads, so that its time is known.
+    rows: of the largest run. documents: rows that the model reads, to measure its time.
     Raises InputError without pyarrow, ModelError for a model that cannot be loaded.
     """
     optional("pyarrow.parquet", "bench --tables")
@@ -86,16 +86,16 @@ def measure_tables(
 
 
 def run_apart(format: str, rows: int) -> tuple[float, int | None]:
-    """`run_without_model` over a generated file, in a process of its own."""
+    """Runs `run_without_model` over a generated file, in a new process."""
     with tempfile.TemporaryDirectory() as folder:
         write_rows(Path(folder) / f"in{format}", rows)
-        # Not a fork: it would begin with the model in memory.
+        # Not a fork, which would begin with the model in memory.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             return pool.submit(run_without_model, folder, format, rows).result()
 
 
 def write_rows(path: Path, rows: int) -> None:
-    """A file of ids and titles, never more than some thousands of them in memory."""
+    """Writes a file of ids and titles, with at most `BATCH` rows in memory."""
     batches = (titles(first, min(BATCH, rows - first)) for first in range(0, rows, BATCH))
     if path.suffix == ".jsonl":
         with open(path, "w", encoding="utf-8") as handle:
@@ -112,7 +112,7 @@ def write_rows(path: Path, rows: int) -> None:
 
 
 def titles(first: int, count: int) -> list[dict[str, str]]:
-    """Records of titles like those of a shop, with an id each."""
+    """Returns records with ids and titles like a shop's."""
     chance = random.Random(first)
     return [
         {"id": f"row-{number}", "title": ", ".join(map(chance.choice, _PARTS))}
@@ -121,8 +121,8 @@ def titles(first: int, count: int) -> list[dict[str, str]]:
 
 
 def run_without_model(folder: str, format: str, rows: int) -> tuple[float, int | None]:
-    """(seconds, bytes): from opening the input to the output in its place, of all rows; and the
-    most memory that the process had resident, None where that cannot be told."""
+    """Runs all rows; returns (seconds, bytes): from opening the input to the complete output, and
+    the peak resident memory, None if unknown."""
     os.chdir(folder)
     schema = load_schema(_SCHEMA)
     made = _ReadyMade(schema)
@@ -136,7 +136,7 @@ def run_without_model(folder: str, format: str, rows: int) -> tuple[float, int |
 
 
 class _ReadyMade:
-    """Gives the same extraction for every document, as fast as it can."""
+    """A stand-in for an extractor that returns the same extraction for every document."""
 
     def __init__(self, schema: Any) -> None:
         self.decoding, self.calibration = DecodingConfig(), Calibration()
@@ -151,10 +151,10 @@ class _ReadyMade:
         )
 
     def named_template(self, schema: Any) -> None:
-        """The template of a call that names none; nothing is compiled here."""
+        """Returns the default template: None, as nothing is compiled here."""
 
     def settled(self, schema: Any, config: DecodingConfig, template: Any) -> tuple[Any, Any]:
-        """The decoding and the template of a call, as it names them."""
+        """Returns the decoding and the template of a call, as given."""
         return config, template
 
     def stream(
@@ -165,7 +165,7 @@ class _ReadyMade:
 
 
 def _model_seconds(extractor: Extractor, documents: int) -> float:
-    """Per row, once everything is compiled and read that later rows share."""
+    """Returns the model's seconds per row, after compilation and shared reading."""
     schema = load_schema(_SCHEMA)
 
     def read(records: Sequence[Any]) -> float:

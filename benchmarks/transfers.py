@@ -1,8 +1,8 @@
-"""What a pass moves between host and device, and how many operations it launches there.
+"""Counts a pass's transfers between host and device, and the operations that it launches.
 
-Counted on a CPU, where both sides are the same memory, so the origin of a tensor tells its side.
-What is made of numpy arrays, or of Python numbers without a device, is the host's until it is sent.
-What is made of the host's tensors alone stays there. Everything else is the device's.
+Counts are taken on a CPU, where both sides share memory, so that a tensor's origin tells its side.
+Tensors made of numpy arrays, or of Python numbers without a device, are the host's until sent.
+Tensors made of the host's tensors alone stay there. All others are the device's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FETCHES = (
     *("__bool__", "__int__", "__float__", "__index__", "__complex__"),
 )
 _INDEXES = ("__getitem__", "__setitem__", "index_put_", "index_select", "take_along_dim")
-# Operations that launch nothing: they make room, or name a tensor anew.
+# Operations that launch nothing: they allocate memory, or alias a tensor.
 _IDLE = (
     *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"),
     *("_reshape_alias", "lift_fresh", "set_", "resize_", "_local_scalar_dense"),
@@ -44,13 +44,13 @@ _IDLE = (
 
 @dataclass(slots=True)
 class PassCount:
-    """From the start of one forward pass to the start of the next.
+    """Counts from the start of a forward pass to the start of the next.
 
     tokens: passed; slots: whose next tokens are chosen.
-    to_device, to_host: copies, by the line that asks for them; a value read off a tensor is a copy.
+    to_device, to_host: copies, by the line that causes them; reading a tensor's value is a copy.
     waits: operations whose result's shape depends on data, so that the host waits for the device.
-    layer_ops, model_ops, other_ops: launched operations, no views, in the decoder layers, in the
-        rest of the forward pass, and after it.
+    layer_ops, model_ops, other_ops: launched operations, without views, in the decoder layers, in
+        the rest of the forward pass, and after it.
     """
 
     CAUSES: ClassVar = ("to_device", "to_host", "waits")
@@ -65,16 +65,16 @@ class PassCount:
     other_ops: int = 0
 
     def total(self, cause: str) -> int:
-        """Of one of `CAUSES`, over all lines."""
+        """Returns the count of one of `CAUSES`, over all lines."""
         lines: Counter[str] = getattr(self, cause)
         return lines.total()
 
 
 class TransferCounter:
-    """Counts for as long as the context lasts, on the thread that enters it; see `PassCount`.
+    """A context that counts transfers on the thread that enters it; see `PassCount`.
 
     module: a transformers model with its decoder layers in `base_model.layers`.
-    passes: one for every forward pass that was begun. What came before the first is not counted.
+    passes: one per forward pass begun. Nothing before the first pass is counted.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -96,7 +96,7 @@ class TransferCounter:
             hooks.append(layer.register_forward_hook(partial(self._layer, False)))
         for hook in hooks:
             self._stack.callback(hook.remove)
-        # No mode is told of it.
+        # Modes do not see `from_numpy`.
         from_numpy = torch.from_numpy
         self._stack.callback(setattr, torch, "from_numpy", from_numpy)
         torch.from_numpy = lambda ndarray: self._mark(from_numpy(ndarray))
@@ -132,14 +132,14 @@ class TransferCounter:
     # --- what was called -------------------------------------------------------------------------
 
     def called(self, name: str, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Calls a function of torch, and counts what it moves."""
+        """Calls a function of torch, and counts its transfers."""
         tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         first = args[0] if args else None
         on_host = bool(tensors) and all(map(self._is_host, tensors))
         device = _named_device(args[1:], kwargs)
         fetches = name in _FETCHES or (name in _SENDS and device == "cpu")
         numbers = not tensors and (device is None or name in _SENT_NUMBERS)
-        # What makes a tensor of numbers, or a copy of one, is nothing that a device is told to do.
+        # Making a tensor of numbers, or copying one, launches nothing on a device.
         result = self._call(func, args, kwargs, unseen=fetches or numbers)
         if fetches:
             if not on_host:
@@ -147,7 +147,7 @@ class TransferCounter:
             return self._mark(result.view_as(result)) if isinstance(result, Tensor) else result
         if name in _SENDS and on_host and (device or name == "cuda"):
             self._count("to_device", name)
-            return result.view_as(result)  # on a CPU it is the host's own tensor
+            return result.view_as(result)  # on a CPU it would be the host's tensor itself
         if name == "copy_":
             source = args[1]
             if self._is_host(source) != self._is_host(first):
@@ -171,7 +171,7 @@ class TransferCounter:
             self._unseen = before
 
     def _is_sent(self, index: Any) -> bool:
-        """Whether a tensor of the device is indexed by something that it has to be sent."""
+        """True if an index of a device tensor must be sent to the device."""
         leaves = [x for x in tree_leaves(index) if not isinstance(x, slice)]
         return any(isinstance(x, np.ndarray) or (self._is_host(x) and x.dim()) for x in leaves)
 
@@ -226,7 +226,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _named_device(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-    """The device that a call names: "cpu" if it is named in words, else "device"."""
+    """Returns the device that a call names: "cpu" if named as a string, else "device"."""
     for value in (*args, kwargs.get("device"), kwargs.get("other")):
         if isinstance(value, torch.device | Tensor):
             return "device"
@@ -248,7 +248,7 @@ def _waits(op: Any, name: str, args: Sequence[Any]) -> bool:
 
 
 def _line() -> str:
-    """The line of the package that is being run, and up to two that led to it."""
+    """Returns the current line of the package, and up to two of its callers."""
     return " < ".join(_lines())
 
 

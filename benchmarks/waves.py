@@ -1,4 +1,4 @@
-"""What fields that look at others cost: the same fields, read in one wave and in more."""
+"""The cost of fields that look at others: reads the same fields in one wave and in more."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _FIELDS = tuple(asked_fields(load_schema("clothing")))  # 16
 
 @dataclass(frozen=True, slots=True)
 class WaveCosts:
-    """Of a document, on average. time: beside that of one wave, the median of all rounds.
+    """Averages per document. time: relative to one wave, the median of all rounds.
 
-    read: tokens of the document and of all keys; written: those of values.
+    read: tokens of the document and of all keys; written: tokens of values.
     """
 
     waves: int
@@ -45,9 +45,9 @@ def measure_waves(
     *,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[WaveCosts]:
-    """One for each of `WAVES`, which take turns in every round.
+    """Yields the costs for each of `WAVES`, which take turns in every round.
 
-    Time is that of the processor on a CPU, which others that share it do not change.
+    On a CPU, time is processor time, on which other load has no effect.
     Raises ModelError for a model that cannot be loaded.
     """
     extractor = options.load_extractor(model, device, dtype)
@@ -74,7 +74,7 @@ def measure_waves(
 
 
 def schema_in_waves(count: int) -> type[AttrSchema]:
-    """The fields in chains of so many, each of which looks at the one before it."""
+    """Returns a schema with fields in chains of `count`, each looking at the field before it."""
     fields: Any = {
         name: (str | None, attr(after=_FIELDS[place - 1] if place % count else ()))
         for place, name in enumerate(_FIELDS)
@@ -83,7 +83,7 @@ def schema_in_waves(count: int) -> type[AttrSchema]:
 
 
 def _rounds(mine: Sequence[float], one: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Without the first one, which warms up."""
+    """Pairs the rounds, without the first, which is the warm-up."""
     return zip(mine[1:], one[1:], strict=True)
 
 

@@ -1,4 +1,4 @@
-"""What others run, as engines of a comparison; one family a file."""
+"""Rivals as engines of a comparison; one family per file."""
 
 from benchmarks.rivals.continuous import Continuous
 from benchmarks.rivals.draft import Draft

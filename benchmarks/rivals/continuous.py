@@ -1,4 +1,4 @@
-"""transformers' continuous batching: a paged cache, requests joining and leaving at every step."""
+"""transformers' continuous batching: a paged cache; requests join and leave at every step."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from schemax.benchmark.engines.base import Emitted, Engine, Unavailable
 from schemax.benchmark.workload import Ids, Workload
 
-_PAGE = 256  # tokens of a block of its cache, by default
+_PAGE = 256  # tokens of a block of the cache, by default
 
 
 class Continuous(Engine):
-    """`generate_batch`, one request per document.
+    """The engine `generate_batch`, one request per document.
 
-    Every run gets a manager of its own, started before the clock: a kept one would already have
-    the documents of the round before in its prefix cache.
+    Every run has a new manager, started before the clock: a reused manager would have the documents
+    of the round before in its prefix cache.
     """
 
     name, title = "continuous", "transformers, continuous batching"
@@ -38,7 +38,7 @@ class Continuous(Engine):
         self._stop()
         stems = [work.stem(listing) for listing in work.listings]
         outputs = [work.output(listing) for listing in work.listings]
-        # It asks an accelerator how much memory is free; on a CPU it would take gigabytes.
+        # On a CPU, where it cannot query free memory, the cache would take gigabytes.
         blocks = [-(-(len(s) + len(o)) // _PAGE) for s, o in zip(stems, outputs, strict=True)]
         on_cpu = self.module.device.type == "cpu"
         hints = WorkloadHints(
@@ -87,7 +87,7 @@ class Continuous(Engine):
 
 @contextmanager
 def _forcing(model: Any, wanted: Mapping[Ids, Ids]) -> Iterator[None]:
-    """Managers made meanwhile write given answers; it knows requests by their prompts.
+    """Makes managers created in the context write given answers, found by the prompt.
 
     wanted: prompt -> output.
     """
@@ -104,7 +104,7 @@ def _forcing(model: Any, wanted: Mapping[Ids, Ids]) -> Iterator[None]:
             int32_tensor.zero_()
 
         def prepare_tensor_args(self, requests_with_new_token: list[Any]) -> torch.Tensor:
-            """The next token of every request; steps may be prepared ahead of their results."""
+            """Returns each request's next token; steps may be prepared before earlier results."""
             ids = []
             for request in requests_with_new_token:
                 state = request.state
@@ -118,7 +118,7 @@ def _forcing(model: Any, wanted: Mapping[Ids, Ids]) -> Iterator[None]:
             return scores.scatter_(1, rows, torch.finfo(scores.dtype).max)
 
     class Marker(LogitsProcessor):
-        """Stands for ours until it is converted."""
+        """A placeholder that transformers converts to `Forced`."""
 
     model._get_logits_processor = lambda *_, **__: LogitsProcessorList([Marker()])
     theirs.CLASSIC_TO_CB_PROCESSORS_MAP[Marker] = Forced
@@ -131,7 +131,7 @@ def _forcing(model: Any, wanted: Mapping[Ids, Ids]) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """It reports to the log what ends up in our own report."""
+    """Silences its log, whose errors are in our report."""
     logger = logging.getLogger("ContinuousBatchingLogger")
     disabled, logger.disabled = logger.disabled, True
     try:

@@ -1,4 +1,4 @@
-"""Assisted generation, with a draft model that is right as often as is stated."""
+"""Assisted generation, with a draft model of a given acceptance rate."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from schemax.benchmark.workload import Ids, Workload
 
 @dataclass(frozen=True, slots=True)
 class DraftOptions(EngineOptions):
-    """draft: shape of the draft model; None takes the first eighth of the model's layers.
+    """Options of assisted generation.
 
-    draft_acceptance: how often a drafted token is right.
+    draft: shape of the draft model; None uses the first eighth of the model's layers.
+    draft_acceptance: the probability that a drafted token is right.
 
-    Raises ValueError for an unknown shape besides.
+    Raises ValueError also for an unknown shape.
     """
 
     draft: str | None = None
     draft_acceptance: float = 0.8
 
     def __post_init__(self) -> None:
-        EngineOptions.__post_init__(self)  # `super` without arguments knows no class with slots
+        EngineOptions.__post_init__(self)  # `super()` fails in dataclasses with slots
         if self.draft is not None:
             shape_config(self.draft)
 
 
 class Draft(Replayed):
-    """Assisted generation: a smaller model drafts, and is right as often as is stated."""
+    """The engine of assisted generation: a smaller model drafts, with a given acceptance rate."""
 
     name, title = "draft", "transformers, draft model"
 
@@ -54,10 +55,10 @@ class Draft(Replayed):
             if shape is None
             else random_model(shape_config(shape), self.module.dtype, device)
         )
-        self.turns: Counter[bool] = Counter()  # forward passes, of the draft and of the model
+        self.turns: Counter[bool] = Counter()  # is the draft -> its forward passes
 
     def run(self, work: Workload) -> Emitted:
-        """Measures how many drafted tokens were accepted: all that are not a verification's own."""
+        """Runs, and measures the accepted drafted tokens: all but one per verification."""
         self.turns.clear()
         found = super().run(work)
         tokens = sum(len(ids) for (ids,) in found)
@@ -79,7 +80,7 @@ class Draft(Replayed):
     def generated(
         self, input_ids: Tensor, mask: Tensor, replay: Replay, work: Workload, **more: Any
     ) -> list[Ids]:
-        # Whoever ran last is the one whose scores come next.
+        # The next scores are of the model that ran last.
         hooks = [
             module.register_forward_pre_hook(partial(self._turn, replay, module is self.drafter))
             for module in (self.drafter, self.module)
@@ -100,15 +101,15 @@ class Draft(Replayed):
 
 
 class DraftedReplay(Replay):
-    """A replay in which the draft model is right as often as it is told to be, and knows how sure.
+    """A replay whose draft model has a given acceptance rate and calibrated confidence.
 
-    Random weights would agree with nothing, so a draft's luck has to be stated. So has its
-    confidence: transformers stops a draft at a token whose probability is below a threshold
-    (dynamic speculation), which a draft that is always sure would never meet. Each token has a
-    confidence of its own, `acceptance` on average, and is right with that probability: the draft
-    is well calibrated. Both depend on the token's place alone.
+    Drafts of random weights would never be right, so the acceptance rate is given. So is the
+    confidence: transformers ends a draft at a token whose probability is below a threshold
+    (dynamic speculation), which would never happen to a draft that is always sure. Each token has
+    its own confidence, `acceptance` on average, and is right with this probability: the draft is
+    well calibrated. Both depend on the token's place alone.
 
-    drafting: whether the scores to come are the draft's; whoever runs the models says so.
+    drafting: True if the next scores are the draft's; set by the code that runs the models.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class DraftedReplay(Replay):
         super().__init__(prompts, rows, filler)
         random = np.random.default_rng(self.longest)
         shape = tuple(self.answers.shape)
-        # Mostly sure, at times not at all: beta with that mean, two observations wide.
+        # Mostly sure, sometimes not at all: a beta distribution with this mean, a + b = 2.
         confidences = (
             np.full(shape, acceptance)
             if acceptance in (0.0, 1.0)
@@ -134,7 +135,7 @@ class DraftedReplay(Replay):
         if not self.drafting:
             return super().__call__(input_ids, scores)
         step = self.step(input_ids)
-        # Above all others, so that it is chosen; else by its odds against them all.
+        # Above all other scores, so that it is chosen; higher still if its odds require it.
         least = scores.amax(dim=-1) + 1
         chosen = torch.maximum(least, scores.float().logsumexp(dim=-1) + self.odds[:, step])
         guesses = self.guesses[:, step, None]
@@ -142,7 +143,7 @@ class DraftedReplay(Replay):
 
 
 def shallow_replica(model: Any) -> Any:
-    """A replica of the model's first eighth of layers."""
+    """Returns a replica of the model with its first eighth of layers."""
     made = replica(model)
     config, inner = made.config.get_text_config(), made.base_model
     inner.layers = inner.layers[: max(1, len(inner.layers) // 8)]

@@ -1,4 +1,4 @@
-"""Other ways that transformers' `generate` has: batch prompting, FlashAttention, copied drafts."""
+"""Variants of transformers' `generate`: batch prompting, FlashAttention, prompt lookup."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schemax.benchmark.workload import Workload
 
 
 class BatchPrompting(Generate):
-    """The same with several documents in a prompt, and one output for all (Cheng et al., 2023)."""
+    """`generate` with several documents in a prompt and one output (Cheng et al., 2023)."""
 
     name, title = "batch-prompting", "transformers generate, batch prompting, J = 6"
     note = "the batch counts prompts of up to 6 documents"
@@ -30,7 +30,7 @@ class BatchPrompting(Generate):
 
 
 class GenerateFlash(Generate):
-    """The same with FlashAttention, which many install for it."""
+    """`generate` with FlashAttention, which many install for it."""
 
     name, title = "generate-flash", "transformers generate, FlashAttention"
 
@@ -42,7 +42,7 @@ class GenerateFlash(Generate):
 
 
 class Lookup(Replayed):
-    """Drafts copied from the prompt, as transformers' own documentation recommends them."""
+    """`generate` with drafts copied from the prompt, as transformers' documentation recommends."""
 
     name, title = "lookup", "transformers, prompt lookup"
     copied = 10

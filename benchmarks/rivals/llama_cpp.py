@@ -1,4 +1,4 @@
-"""llama.cpp in this process: the same weights as GGUF, documents joining at every pass."""
+"""llama.cpp in this process: the same weights as GGUF; documents join at every pass."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PACKAGES = {"llama_cpp": "llama-cpp-python", "gguf": "gguf"}
 
 
 class LlamaCpp(Engine):
-    """Every document is a sequence that writes keys and values; a finished one makes room at once.
+    """The engine llama.cpp: a sequence per document, which writes keys and values.
 
-    An instruction is read once, and its cells of the cache are shared. A pass holds the newest
-    token of every sequence and as much of new documents as fits; logits are computed where a token
-    is chosen, and searched for their maximum before the answer's token stands there.
+    A finished sequence makes room at once. An instruction is read once, and its cells of the cache
+    are shared. A pass has the newest token of every sequence and as much of new documents as fits;
+    logits are computed where a token is chosen, and their argmax, before the answer replaces it.
 
-    Every run gets a context of its own: made before the clock starts, freed before it stops.
+    Every run has a new context: made before the clock starts, freed before it stops.
     """
 
     name = title = "llama.cpp"
@@ -54,7 +54,7 @@ class LlamaCpp(Engine):
         try:
             return _Stream(self.module, work, self.batch_size or 1).run()
         finally:
-            self.module.close()  # what the next run needs is counted from here
+            self.module.close()  # the next run's memory is counted from here
 
     def teardown(self) -> None:
         if self.module is not None:
@@ -66,8 +66,8 @@ class LlamaCpp(Engine):
 class _Sequence:
     """A document in flight.
 
-    unread: tokens that no pass has had yet, its prompt's or the newest one of its output.
-    position: of the first of these. output: what it has to write.
+    unread: tokens that no pass has read, of its prompt or the newest of its output.
+    position: of the first unread token. output: the tokens to write.
     """
 
     place: int
@@ -78,9 +78,9 @@ class _Sequence:
 
 
 class _Stream:
-    """One run: `size` documents in flight, in sequences 0 to size - 1, the instruction behind.
+    """A run: `size` documents in flight, in sequences 0 to size - 1; the next is the instruction.
 
-    The order is that of categories, and in each the longest documents come first.
+    Documents are sorted by category, then by length, longest first.
     """
 
     def __init__(self, module: Any, work: Workload, size: int) -> None:
@@ -109,7 +109,7 @@ class _Stream:
         listing = self.work.listings[place]
         category = self.work.categories[listing.category]
         if listing.category != self.category:
-            # Documents that still share the one before keep it.
+            # Documents in flight keep their cells of the instruction before.
             self.module.forget(self.instruction)
             self._read(category.instruction)
             self.category = listing.category
@@ -127,7 +127,7 @@ class _Stream:
             self.module(some, places, [self.instruction] * len(some), [0] * len(some))
 
     def _pass(self) -> None:
-        """The newest tokens first, then prompts in the order of their arrival."""
+        """Runs a pass: the newest tokens first, then prompts in the order of their arrival."""
         rows: list[tuple[int, int, int, int]] = []
         chosen: list[int] = []
         for number, sequence in sorted(self.flying.items(), key=lambda x: len(x[1].unread) > 1):
@@ -146,7 +146,7 @@ class _Stream:
 
     def _write(self, number: int, token: int) -> None:
         sequence = self.flying[number]
-        token = sequence.output[len(sequence.written)]  # whatever the weights prefer
+        token = sequence.output[len(sequence.written)]  # in the place of the model's choice
         sequence.written.append(token)
         sequence.unread = (token,)
         if token == self.work.eos_id:
@@ -157,7 +157,7 @@ class _Stream:
 
 
 def cells_needed(work: Workload, size: int) -> int:
-    """What `size` documents in flight and the instructions they share can take in the cache."""
+    """Returns the most cells that `size` documents in flight take, with shared instructions."""
     own = [
         len(x.ids) + len(work.categories[x.category].opening) + len(work.output(x))
         for x in work.listings

@@ -1,4 +1,4 @@
-"""A transformers model as a GGUF file, and such a file in llama.cpp, called pass by pass."""
+"""Writes a transformers model as GGUF, and runs a GGUF file in llama.cpp, pass by pass."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def write_gguf(model: Any, path: Path, add_tokens: Callable[[Any], None] | None = None) -> None:
-    """A Llama or Qwen3 as a GGUF file: weights in their own dtype, norms in float32.
+    """Writes a Llama or Qwen3 as a GGUF file: weights in their dtype, norms in float32.
 
-    add_tokens: writes a tokenizer; without it tokens have no texts.
+    add_tokens: writes a tokenizer; without one, tokens have no texts.
 
     Raises Unavailable for any other model.
     """
@@ -71,7 +71,7 @@ def write_gguf(model: Any, path: Path, add_tokens: Callable[[Any], None] | None 
 
 
 def _as_llama_cpp(name: str, weight: torch.Tensor, config: Any) -> torch.Tensor:
-    """llama.cpp rotates neighbours of a Llama's heads, and halves of a Qwen3's, as transformers."""
+    """Reorders a Llama's heads, of which llama.cpp rotates neighbours; others rotate halves."""
     if config.model_type != "llama" or ("q_proj" not in name and "k_proj" not in name):
         return weight
     halves = weight.reshape(-1, 2, config.head_dim // 2, weight.shape[-1])
@@ -79,7 +79,7 @@ def _as_llama_cpp(name: str, weight: torch.Tensor, config: Any) -> torch.Tensor:
 
 
 def _not_converted(config: Any) -> str:
-    """What the conversion does not support, in words; empty for a plain Llama or Qwen3."""
+    """Returns the feature that conversion does not support; empty for a plain Llama or Qwen3."""
     if config.model_type not in ("llama", "qwen3"):
         return f"only Llama and Qwen3 are converted, not {config.model_type}"
     if config.rope_parameters["rope_type"] != "default":
@@ -91,16 +91,16 @@ def _not_converted(config: Any) -> str:
     return "" if config.hidden_act == "silu" else "only models with SiLU are converted"
 
 
-PASS = 1024  # tokens at most
-_PAGE = 256  # cells of its cache come in multiples of it
-_ALL = 1 << 30  # layers
+PASS = 1024  # the most tokens of a pass
+_PAGE = 256  # the number of cells is a multiple
+_ALL = 1 << 30  # all layers
 _ERROR = 4  # GGML_LOG_LEVEL_ERROR
 
 
 class LlamaModel(torch.nn.Module):
-    """A GGUF file in llama.cpp; one call is one pass, and counted like those of other models.
+    """A GGUF file in llama.cpp; a call is a pass, and counted as passes of other models are.
 
-    width: tokens of a pass at most, of the open context.
+    width: the most tokens of a pass of the open context.
     """
 
     def __init__(self, path: Path, device: torch.device) -> None:
@@ -118,7 +118,7 @@ class LlamaModel(torch.nn.Module):
         params.n_gpu_layers = 0 if self._on_cpu else _ALL
         params.split_mode = self._api.LLAMA_SPLIT_MODE_NONE
         params.main_gpu = device.index or 0
-        # Pages of a mapped file would count as memory of the run that first touches them.
+        # Pages of a mapped file would count as memory of the run that touches them first.
         params.load_mode = self._api.LLAMA_LOAD_MODE_NONE
         self._model = self._api.llama_model_load_from_file(bytes(path), params)
         if not self._model:
@@ -131,7 +131,7 @@ class LlamaModel(torch.nn.Module):
         return self
 
     def open(self, cells: int, sequences: int) -> None:
-        """An empty context of so many cells, instead of the one before."""
+        """Opens an empty context with `cells` cells, and closes the context before."""
         self.close()
         api = self._api
         params = api.llama_context_default_params()
@@ -140,7 +140,7 @@ class LlamaModel(torch.nn.Module):
         params.n_seq_max = params.n_outputs_max = sequences
         params.n_threads = params.n_threads_batch = torch.get_num_threads()
         params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_AUTO
-        params.kv_unified = True  # else no cell has two owners
+        params.kv_unified = True  # else sequences cannot share cells
         params.offload_kqv = params.op_offload = not self._on_cpu
         params.no_perf = True
         self._context = api.llama_init_from_model(self._model, params)
@@ -150,7 +150,7 @@ class LlamaModel(torch.nn.Module):
         self._ids, self._positions, self._sequences = np.zeros((3, self.width), np.int32)
         self._ones = np.ones(self.width, np.int32)
         self._wanted = np.zeros(self.width, np.int8)
-        # Every token has one sequence; they want a pointer to each.
+        # Every token has one sequence, given by a pointer.
         steps = np.arange(self.width, dtype=np.uintp) * self._sequences.itemsize
         self._pointers = steps + self._sequences.ctypes.data
         self._batch = api.llama_batch()
@@ -171,9 +171,9 @@ class LlamaModel(torch.nn.Module):
         sequences: Sequence[int],
         wanted: Sequence[int],
     ) -> NDArray[np.float32]:
-        """(T,) each, `width` tokens at most -> (R, V) logits where wanted, until the next call.
+        """Runs a pass: (T,) each, T <= `width` -> (R, V) logits where wanted, until the next call.
 
-        No more of them than there are sequences: llama.cpp would end the process.
+        R must not exceed the number of sequences: llama.cpp would end the process.
         """
         count = self._batch.n_tokens = len(ids)
         self._ids[:count] = ids
@@ -189,7 +189,7 @@ class LlamaModel(torch.nn.Module):
         return np.ctypeslib.as_array(pointer, (rows, self.vocab_size))
 
     def share(self, source: int, target: int) -> None:
-        """All of one sequence becomes the beginning of another, an empty one."""
+        """Makes a whole sequence the beginning of another, empty one."""
         self._api.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
     def forget(self, sequence: int) -> None:
@@ -201,7 +201,7 @@ class LlamaModel(torch.nn.Module):
         self._context = None
 
     def free(self) -> None:
-        """Of no use afterwards."""
+        """Frees the model, which cannot be used afterwards."""
         self.close()
         if self._model:
             self._api.llama_model_free(self._model)
@@ -213,7 +213,7 @@ _errors: deque[str] = deque(maxlen=1)
 
 @cache
 def _listener() -> Any:
-    """Keeps its last error, where it would print all it has to say; it must never be collected."""
+    """Returns a log callback that keeps the last error; must not be garbage collected."""
 
     def hear(level: int, text: bytes, _: Any) -> None:
         if level == _ERROR:

@@ -1,4 +1,4 @@
-"""`generate` under a grammar, as for typed outputs, with outlines' masks."""
+"""`generate` under a grammar, as for typed outputs, with masks of outlines."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from schemax.benchmark.engines.generate import Generate
 from schemax.benchmark.engines.replay import Replay
 from schemax.benchmark.workload import Category, Ids, Workload
 
-# A JSON string or null, and as much of the delimiter as its last token holds.
+# A JSON string or null, with any part of the delimiter in its last token.
 _VALUE = r'( "([^"\\\x00-\x1f]|\\.)*"| null),?\n?'
 
 
 class Outlines(Generate):
-    """outlines' automaton over the vocabulary, advanced and applied for every token of every row.
+    """`generate` with outlines' automaton, advanced and applied for every token of every row.
 
-    Its index is built before the clock. The given tokens are all allowed: it would say otherwise.
+    The index is built before the clock. All given tokens are allowed: otherwise it would raise.
     """
 
     name, title = "outlines", "transformers generate, outlines' grammar"
@@ -56,7 +56,7 @@ class Outlines(Generate):
 
 
 class MaskedReplay(Replay):
-    """A replay behind a grammar: one guide per row, one bit per token of the vocabulary."""
+    """A replay under a grammar: one guide per row, one bit per token of the vocabulary."""
 
     def __init__(
         self, prompts: Tensor, rows: Sequence[Ids], filler: int, indices: Sequence[Any]
@@ -77,9 +77,9 @@ class MaskedReplay(Replay):
         newest = input_ids[:, -1].tolist() if step else []
         for place, guide in enumerate(self.guides):
             if step >= len(self.rows[place]):
-                continue  # has ended, while others go on
+                continue  # this row has ended, others have not
             if step:
-                guide.advance(newest[place])  # raises ValueError for what it does not allow
+                guide.advance(newest[place])  # raises ValueError for a token that is not allowed
             row = self.bits[place]
             guide.write_mask_into(row.data_ptr(), row.numel(), row.element_size())
         allowed = (self.bits.to(scores.device)[:, :, None] >> self.shifts) & 1
@@ -88,6 +88,6 @@ class MaskedReplay(Replay):
 
 
 def output_pattern(category: Category, token_bytes: Sequence[bytes]) -> str:
-    """A regular expression of all outputs with the category's keys in order."""
+    """Returns a regular expression of all outputs with the category's keys in order."""
     texts = [b"".join(token_bytes[i] for i in key).decode() for key in category.keys]
     return "".join(re.escape(text) + _VALUE for text in texts)

@@ -1,4 +1,4 @@
-"""One request per attribute: the other way to ask for values in parallel."""
+"""One request per attribute: another way to decode values in parallel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from schemax.benchmark.workload import Ids, Listing, Workload
 
 
 class PerAttribute(Replayed):
-    """Every (document, attribute) pair is a prompt of its own: instruction, document and key."""
+    """An engine with a prompt per (document, attribute) pair: instruction, document and key."""
 
     name, title = "per-attribute", "transformers, per attribute"
     writes = "values"
@@ -40,7 +40,7 @@ class PerAttribute(Replayed):
 
 
 class PerAttributeCached(PerAttribute):
-    """The same, with each document read once and its cache copied for every attribute."""
+    """`PerAttribute` with each document read once and its cache copied for every attribute."""
 
     name, title = "per-attribute-cached", "transformers, per attribute, cache copied"
 
@@ -60,7 +60,7 @@ class PerAttributeCached(PerAttribute):
     def _batch(
         self, work: Workload, listings: Sequence[Listing], prefix: DynamicCache
     ) -> list[tuple[Ids, ...]]:
-        """Of one category, whose instruction's cache is given."""
+        """Returns the answers of a category's listings. prefix: the instruction's cache."""
         category = work.categories[listings[0].category]
         own, instruction = category.keys, category.instruction
         device, repeats = self.module.device, len(own)
@@ -75,7 +75,7 @@ class PerAttributeCached(PerAttribute):
             **cache_arguments(self.module, cache),
         )
         cache.batch_repeat_interleave(repeats)
-        # Padding between a document and a shorter key is masked, and takes no position.
+        # Padding between a document and a shorter key is masked, and has no position.
         keys, key_mask = left_padded(own * len(listings), work.eos_id, device)
         input_ids = torch.cat([stems.repeat_interleave(repeats, 0), keys], dim=1)
         mask = torch.cat([stem_mask.repeat_interleave(repeats, 0), key_mask], dim=1)
