@@ -111,7 +111,7 @@ def test_the_commands_of_serving(url: str) -> None:
 @pytest.mark.slow
 def test_servers(tmp_path: Path) -> None:
     model = Extractor.from_pretrained(FOLDER, device="cpu").model.model
-    (_, code), (_, command), _ = blocks("servers.md")
+    (_, code), (_, command), *_ = blocks("servers.md")
     names: dict[str, Any] = {"products": TEXTS, "Television": Television}
     products = tmp_path / "products.jsonl"
     products.write_text("\n".join(json.dumps({"title": text}) for text in TEXTS), "utf-8")
