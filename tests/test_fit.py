@@ -142,6 +142,7 @@ def test_examples_by_likeness_are_all_that_are_not_held_out(
     assert sum(map(len, done.chosen.shown.values())) < len(examples) - held_out
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_goes_on(model: Path, tmp_path: Path, run: Run) -> None:
     labels = jsonl(tmp_path / "labels.jsonl", LABELS)
     args = ("fit", labels, "--model", str(model), "--time", "10m")

@@ -106,15 +106,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return stand_in_runner(tmp_path, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (NoCredentials("Unable to locate credentials"), "NoCredentials: Unable to locate credent"),
-        pytest.param(
-            OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)),
-            "Connection refused",
-            marks=pytest.mark.slow,
-        ),
+        (OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)), "Connection refused"),
     ],
 )
 def test_whatever_a_store_refuses_is_one_line(
