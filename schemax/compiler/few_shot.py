@@ -169,8 +169,8 @@ def writable_of(attribute: Attribute, instance: Any) -> Writable | Rows:
     """The value of a leaf of an instance, as formats write it."""
     value = _stated(instance, attribute.path[: len(attribute.path) - attribute.is_discriminator])
     if attribute.is_discriminator:
-        kind = None if value is None else choice_of(value, attribute)
-        return _scalar(attribute, kind)
+        choice = None if value is None else choice_of(value, attribute)
+        return _scalar(attribute, choice)
     return writable(attribute, value)
 
 

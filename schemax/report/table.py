@@ -100,7 +100,7 @@ def _extraction(
     model: type[BaseModel],
     paths: Sequence[tuple[str, ...]],
 ) -> Extraction[Any]:
-    source = SpanFinder(texts)
+    finder = SpanFinder(texts)
     confidences, details = row.get("confidences") or {}, row.get("fields") or {}
     fields = {}
     for path in paths:
@@ -112,7 +112,7 @@ def _extraction(
             value,
             read.get("confidence", confidences.get(name)),
             legal_probability=read.get("legal_probability"),
-            spans=_spans(value, read.get("span"), source, texts),
+            spans=_spans(value, read.get("span"), finder, texts),
             note=read.get("note"),
         )
     return Extraction(
@@ -126,7 +126,7 @@ def _extraction(
 
 
 def _spans(
-    value: Any, known: Mapping[str, Any] | None, source: SpanFinder, texts: Mapping[str, str]
+    value: Any, known: Mapping[str, Any] | None, finder: SpanFinder, texts: Mapping[str, str]
 ) -> tuple[Span | None, ...]:
     """Returns the place in the table if there is one, else the place of the value in the texts."""
     if not texts:
@@ -137,4 +137,4 @@ def _spans(
     if not all(type(item) in (str, int, float) for item in items):
         return ()
     shown = (f"{item:g}" if isinstance(item, float) else str(item) for item in items)
-    return tuple(source.locate(text) for text in shown)
+    return tuple(finder.locate(text) for text in shown)

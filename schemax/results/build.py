@@ -55,13 +55,13 @@ def build(
     instance = instance_of(row, schema)
 
     def results() -> dict[str, FieldResult]:
-        source = SpanFinder(texts) if texts else None
+        finder = SpanFinder(texts) if texts else None
         aside = frozenset(of_other_members(row, row.tree.root))
         return {
             name: result
             for attribute, slot in zip(attributes, slots, strict=True)
             for name, result in _results(
-                row, source, row.tree.leaves[attribute.path], slot, instance, aside, prompt
+                row, finder, row.tree.leaves[attribute.path], slot, instance, aside, prompt
             )
         }
 
@@ -101,7 +101,7 @@ def row_of(
 
 def _results(
     row: Row,
-    source: SpanFinder | None,
+    finder: SpanFinder | None,
     leaf: Leaf,
     slot: SlotText | None,
     instance: Any,
@@ -112,16 +112,16 @@ def _results(
 
     aside: indices of leaves of kinds that were not chosen.
     """
-    result = _result(row, source, leaf, slot, instance, leaf.index in aside, prompt)
+    result = _result(row, finder, leaf, slot, instance, leaf.index in aside, prompt)
     yield leaf.attribute.name, result
     for inner, one in row.items.get(leaf.index, ()):
         if inner.number is None:
-            yield from _results(row, source, inner, one, instance, aside, prompt)
+            yield from _results(row, finder, inner, one, instance, aside, prompt)
 
 
 def _result(
     row: Row,
-    source: SpanFinder | None,
+    finder: SpanFinder | None,
     leaf: Leaf,
     slot: SlotText | None,
     instance: Any,
@@ -139,7 +139,7 @@ def _result(
         value, note = None, "left out: of another kind" if row.stated[leaf.index] else None
     if slot is None:
         return FieldResult(raw=None, value=value, finish_reason="eos", tokens=0)
-    spans = () if value is None else _spans(row, source, leaf, instance)
+    spans = () if value is None else _spans(row, finder, leaf, instance)
     slot = taken_together(slot)
     if echoed := echo_note(_echoes(row, leaf, spans, prompt)):
         note = f"{note}; {echoed}" if note else echoed
@@ -154,7 +154,7 @@ def _result(
         legal_at_start=slot.legal_at_start,
         alternatives=slot.alternatives,
         spans=spans,
-        locations=() if source is None else source.locations(spans),
+        locations=() if finder is None else finder.locations(spans),
         note=note,
         finish_reason=slot.finish_reason,
         tokens=slot.tokens,
@@ -171,19 +171,19 @@ def _echoes(row: Row, leaf: Leaf, spans: Sequence[Span | None], prompt: str) -> 
 
 
 def _spans(
-    row: Row, source: SpanFinder | None, leaf: Leaf, instance: Any
+    row: Row, finder: SpanFinder | None, leaf: Leaf, instance: Any
 ) -> tuple[Span | None, ...]:
     """The places of the texts of a leaf's value; () if the value is not made of the texts."""
     path = leaf.attribute.path
     around = (row.taken.get(path[:depth], Fallback.BUILD) for depth in range(1, len(path) + 1))
     if (
-        source is None
+        finder is None
         or not (leaf.attribute.scalar is None or leaf.attribute.scalar.is_placed)
         or isinstance(row.chosen[leaf.index], Fallback)
         or (instance is not None and any(fallback is not Fallback.BUILD for fallback in around))
     ):
         return ()
-    return tuple(source.locate(text) for text in row.stated[leaf.index])
+    return tuple(finder.locate(text) for text in row.stated[leaf.index])
 
 
 def _read_value(row: Row, leaf: Leaf) -> Any:

@@ -15,14 +15,14 @@ from schemax.results.row import Row
 from schemax.results.spans import SpanFinder
 
 
-def leave_out_copies(row: Row, source: SpanFinder) -> None:
+def leave_out_copies(row: Row, finder: SpanFinder) -> None:
     """Removes the values of copies, which are thus left out; a note of the list names the items."""
     for index, group in row.lists.items():
         (leaf,) = group.leaves
         items = [*group.children.values()]
         if group.is_mapping or not (leaf.item or _is_text(leaf)):
             continue
-        copies = _copies(row, items, source)
+        copies = _copies(row, items, finder)
         if not copies or len(items) - len(copies) < dict(leaf.attribute.constraints).get(
             "minItems", 0
         ):
@@ -35,7 +35,7 @@ def leave_out_copies(row: Row, source: SpanFinder) -> None:
         row.notes[index] = "; ".join(filter(None, (row.notes.get(index), note)))
 
 
-def _copies(row: Row, items: list[Leaf | Group], source: SpanFinder) -> dict[int, int]:
+def _copies(row: Row, items: list[Leaf | Group], finder: SpanFinder) -> dict[int, int]:
     """The places of surplus items -> the place of the first equal item."""
     places: dict[Any, list[int]] = {}
     for at, item in enumerate(items):
@@ -44,7 +44,7 @@ def _copies(row: Row, items: list[Leaf | Group], source: SpanFinder) -> dict[int
     for first, *others in places.values():
         if others:
             texts = {text for leaf in _leaves(items[first]) for text in row.stated[leaf.index]}
-            times = max(map(source.times, texts), default=0)
+            times = max(map(finder.times, texts), default=0)
             copies |= dict.fromkeys(others[times - 1 :] if times else (), first)
     return dict(sorted(copies.items()))
 

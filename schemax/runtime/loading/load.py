@@ -78,13 +78,13 @@ def load(
     _check_options(device, device_map, quantization)
     guard_hub_kernels()
     place = pick_device(device) if device_map is None else _first_choice(device_map)
-    source = find_files(str(name), None if adapter is None else str(adapter), revision)
-    config = load_config(source)
+    files = find_files(str(name), None if adapter is None else str(adapter), revision)
+    config = load_config(files)
     # Before the weights: a broken file must not cost the time to load these.
-    calibration, trained = _calibration(source), _trained(source)
-    tokenizer = _tokenizer(source, config)
+    calibration, trained = _calibration(files), _trained(files)
+    tokenizer = _tokenizer(files, config)
     model = _weights(
-        source,
+        files,
         config,
         place,
         dtype=_pick_dtype(dtype, place, config, trained),
@@ -92,11 +92,11 @@ def load(
         quantization=quantization,
         attn_implementation=attn_implementation,
     )
-    if source.adapter is not None:
-        model = put_adapter(model, source.adapter)
+    if files.adapter is not None:
+        model = put_adapter(model, files.adapter)
     if compile:
         compile_chains(model)
-    return Loaded(model, tokenizer, _template(source), calibration, trained)
+    return Loaded(model, tokenizer, _template(files), calibration, trained)
 
 
 def pick_device(device: str | int | torch.device) -> torch.device:
@@ -143,18 +143,18 @@ def load_tokenizer(name: str | Path) -> Loaded:
 
     Raises ModelError without a fast tokenizer, and for a broken calibration.json.
     """
-    source = ModelFiles.of(str(name), None)
-    if source.gguf is not None:
-        tokenizer = gguf_tokenizer(source.gguf)
-        return Loaded(None, tokenizer, _template(source), _calibration(source), _trained(source))
+    files = ModelFiles.of(str(name), None)
+    if files.gguf is not None:
+        tokenizer = gguf_tokenizer(files.gguf)
+        return Loaded(None, tokenizer, _template(files), _calibration(files), _trained(files))
     with refusing(str(name), NOT_FOUND):
         for file in ("tokenizer_config.json", "chat_template.jinja"):
-            source.find(file)  # fetched beside it, for the codec to read
-        path = source.find("tokenizer.json")
+            files.find(file)  # fetched beside it, for the codec to read
+        path = files.find("tokenizer.json")
     if path is None:
         raise ModelError(f"{name} has no tokenizer.json")
     folder = str(path.parent)
-    return Loaded(None, folder, _template(source), _calibration(source), _trained(source))
+    return Loaded(None, folder, _template(files), _calibration(files), _trained(files))
 
 
 # Options
@@ -203,8 +203,8 @@ def _pick_dtype(
 # The parts
 
 
-def _tokenizer(source: ModelFiles, config: Any) -> Any:
-    name, revision = source.holder("tokenizer.json")
+def _tokenizer(files: ModelFiles, config: Any) -> Any:
+    name, revision = files.holder("tokenizer.json")
     if is_gguf(name):
         return gguf_tokenizer(Path(name))
     with refusing(name):
@@ -213,9 +213,9 @@ def _tokenizer(source: ModelFiles, config: Any) -> Any:
         )
 
 
-def _template(source: ModelFiles) -> str | None:
+def _template(files: ModelFiles) -> str | None:
     """The text of `prompt.jinja`, of the adapter or else of the base model."""
-    name, revision = source.holder("prompt.jinja")
+    name, revision = files.holder("prompt.jinja")
     with refusing(name):
         path = find_file(name, "prompt.jinja", revision)
         text = path.read_text("utf-8") if path else None
@@ -223,26 +223,26 @@ def _template(source: ModelFiles) -> str | None:
         return text if text is None or "\n" in text else f"{text}\n"
 
 
-def _trained(source: ModelFiles) -> TrainedWith:
+def _trained(files: ModelFiles) -> TrainedWith:
     """The settings of training, of the adapter or else of the base model."""
-    name, revision = source.holder(TRAINED)
+    name, revision = files.holder(TRAINED)
     with refusing(name):
         path = find_file(name, TRAINED, revision)
         return read_trained(path) if path else TrainedWith()
 
 
-def _calibration(source: ModelFiles) -> Calibration | None:
+def _calibration(files: ModelFiles) -> Calibration | None:
     """The calibration, of the adapter if there is one: it invalidates the base model's."""
-    name, revision = source.name, source.revision
-    if source.adapter is not None:
-        name, revision = str(source.adapter), None
+    name, revision = files.name, files.revision
+    if files.adapter is not None:
+        name, revision = str(files.adapter), None
     with refusing(name):
         path = find_file(name, CALIBRATION, revision)
         return read_calibration(path) if path else None
 
 
 def _weights(
-    source: ModelFiles,
+    files: ModelFiles,
     config: Any,
     place: torch.device,
     *,
@@ -255,26 +255,26 @@ def _weights(
 
     Raises ModelError for attention code on the Hub, and if `placement` or transformers fails.
     """
-    name = source.name
+    name = files.name
     if attn_implementation is not None and "/" in attn_implementation:
         raise ModelError(
             f"attention implementation {attn_implementation!r} is code on the Hub, which is never "
             'executed here; use "sdpa", "eager" or "flex_attention"'
         )
-    if source.gguf is not None and quantization is not None:
+    if files.gguf is not None and quantization is not None:
         raise ModelError(f"{name} is stored quantized already; leave `quantization` out")
     options = placement(name, config, place, dtype, device_map, quantization)
     attention = attn_implementation or _pick_attention(config)
     with refusing(name), _no_bars():
-        if source.gguf is not None:
+        if files.gguf is not None:
             more = {"attn_implementation": attention, **options}
-            model, report = gguf_weights(source.gguf, config, dtype, **more)
+            model, report = gguf_weights(files.gguf, config, dtype, **more)
             _check_loaded(name, model, report)
             return model if options else model.to(place)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             config=config,
-            revision=source.revision,
+            revision=files.revision,
             dtype=dtype,
             # Given even if None: else the model's own config could name code on the Hub.
             attn_implementation=attention,

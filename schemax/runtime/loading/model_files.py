@@ -86,24 +86,24 @@ def find_files(name: str, adapter: str | None, revision: str | None) -> ModelFil
             "`adapter` out"
         )
     if is_adapter:
-        source = _source_of_adapter(fetch_adapter(name, revision))
+        files = _files_of_adapter(fetch_adapter(name, revision))
     else:
-        source = replace(named, adapter=None if adapter is None else fetch_adapter(adapter))
-    _check_base(source)
-    return source
+        files = replace(named, adapter=None if adapter is None else fetch_adapter(adapter))
+    _check_base(files)
+    return files
 
 
-def load_config(source: ModelFiles) -> Any:
+def load_config(files: ModelFiles) -> Any:
     """The config of the base model.
 
     Raises ModelError for models that transformers lacks or knows only with remote code, and for
     weights in other formats than safetensors.
     """
-    if source.gguf is not None:
-        return _of_causal_model(source.name, gguf_config(source.gguf))
-    name = source.name
+    if files.gguf is not None:
+        return _of_causal_model(files.name, gguf_config(files.gguf))
+    name = files.name
     with refusing(name):
-        path = source.find("config.json")
+        path = files.find("config.json")
         written = read_object(path) if path else {}
         kind = written.get("model_type")
         if kind not in CONFIG_MAPPING and "auto_map" in written:
@@ -117,8 +117,8 @@ def load_config(source: ModelFiles) -> Any:
                 f"{transformers.__version__} does not know; a newer release may (pip install -U "
                 "transformers)"
             )
-        config = AutoConfig.from_pretrained(name, revision=source.revision, trust_remote_code=False)
-    _check_weights_format(source, _of_causal_model(name, config))
+        config = AutoConfig.from_pretrained(name, revision=files.revision, trust_remote_code=False)
+    _check_weights_format(files, _of_causal_model(name, config))
     return config
 
 
@@ -131,7 +131,7 @@ def _of_causal_model(name: str, config: Any) -> Any:
     return config
 
 
-def _source_of_adapter(folder: Path) -> ModelFiles:
+def _files_of_adapter(folder: Path) -> ModelFiles:
     settings = adapter_settings(folder)
     base = settings.get("base_model_name_or_path")
     if not base or not isinstance(base, str):
@@ -148,13 +148,13 @@ def _source_of_adapter(folder: Path) -> ModelFiles:
         return ModelFiles.of(str(weights), None, folder)
 
 
-def _check_base(source: ModelFiles) -> None:
+def _check_base(files: ModelFiles) -> None:
     """Raises ModelError for a base model that holds an adapter, or lacks a file."""
-    name = source.name
-    if source.gguf is not None:
+    name = files.name
+    if files.gguf is not None:
         return
     with refusing(name, NOT_FOUND):
-        own = source.find(ADAPTER_CONFIG)
+        own = files.find(ADAPTER_CONFIG)
     if own is not None:
         # transformers would load it or not, depending on whether peft is installed.
         raise ModelError(
@@ -162,7 +162,7 @@ def _check_base(source: ModelFiles) -> None:
             "adapters in folders of their own, and name one of them as `adapter`"
         )
     if Path(name).is_dir():
-        holder, _ = source.holder("tokenizer.json")
+        holder, _ = files.holder("tokenizer.json")
         _check_folder(Path(name), needs_tokenizer=holder == name)
 
 
@@ -180,11 +180,11 @@ def _check_folder(folder: Path, *, needs_tokenizer: bool) -> None:
         )
 
 
-def _check_weights_format(source: ModelFiles, config: Any) -> None:
+def _check_weights_format(files: ModelFiles, config: Any) -> None:
     """Raises ModelError if a config or an index names weights other than safetensors."""
-    name = source.name
+    name = files.name
     with refusing(name):
-        index = source.find(_INDEX)
+        index = files.find(_INDEX)
         shards = sorted(set(read_object(index)["weight_map"].values())) if index else []
         chosen = getattr(config, "transformers_weights", None)
         for file in [*shards, chosen] if chosen else shards:
