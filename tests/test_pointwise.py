@@ -51,6 +51,9 @@ def test_outputs_are_those_without(
     assert graphs <= 22
     assert_alike(run(model, compiled, TITLES[::-1], 7), expected[::-1])
     assert counters["stats"]["unique_graphs"] == graphs
+    causal = compiled_in("causal", Typed, codec, k_max=4)
+    expected = run(prepare(tiny_model("qwen3", codec.vocab_size)), causal, TITLES[:4], 2)
+    assert_alike(run(model, causal, TITLES[:4], 2), expected)
 
 
 def test_loading_compiles_where_it_is_asked_for(

@@ -49,7 +49,8 @@ def attend_segments(
     out = total = None
     for segment, masks in segments:
         mask = masks[layer_type]
-        if chains and segment.kind is SegmentKind.OWN and softcap is None and out is not None:
+        is_own = segment.kind is SegmentKind.OWN and segment.orders is None
+        if chains and is_own and softcap is None and out is not None:
             assert total is not None
             own = query, segment.queries[:, 0], *layer.in_pool, segment.pool
             added = None if mask is None else mask.added[:, 0]

@@ -4,9 +4,9 @@ A token attends to these segments:
 
 - PREFIX: the instruction, shared by all tokens: one product for the whole pass;
 - FRESH: its document, up to the token itself, if the document enters in this pass;
-- DOCUMENTS: its request's row of the document store, as far as its slot sees it; the row also holds
-  values of slots that see each other's values;
-- OWN: its slot's own tokens, up to the token itself, in the KV pool.
+- DOCUMENTS: its request's row of the document store, as far as its slot sees it;
+- OWN: its slot's own tokens, up to the token itself, in the KV pool; for `causal` slots,
+  the tokens of all slots of the request.
 
 Linear layers see no padding; attention pads within a segment, where documents of a pass, or slots
 of a document, differ in length. A batch is plain data, and goes to the device in one copy.
@@ -23,9 +23,6 @@ import numpy as np
 
 from schemax.runtime.plan import Ints
 from schemax.runtime.staging import stage
-
-OWN_ONLY = 1 << 32
-"""Added to the order of a token that no other slot sees."""
 
 
 class SegmentKind(Enum):
@@ -54,7 +51,8 @@ class KVSegment:
     visible: (B, 1 or n) the number of keys that a query sees; None: all, unless another field
         hides some.
     labels: (B, M) the slot that a FRESH token belongs to: -1 for all slots, -2 for padding.
-    orders, own_orders: (B, M) and (B, n) orders of slots that see the values of earlier ones.
+    orders, own_orders: (B, M) and (B, n) orders of slots that see the values of earlier ones; see
+        `request_values`.
     query_positions, key_positions: (B, n) and (B, M), for layers that do not see all keys.
     """
 
@@ -85,7 +83,6 @@ class KVWrite:
     rows: (W,) rows of entering requests, which get the first `stem_width` columns of `fresh`.
     num_rows, row_width: the extent of the document store.
     slot_mapping: (t,) places in the KV pool for the last t tokens; pool_size: the pool's size.
-    row_mapping, column_mapping: (t,) rows and columns of the document store for the last t tokens.
     """
 
     prefix: int = -1
@@ -96,8 +93,6 @@ class KVWrite:
     row_width: int = 0
     slot_mapping: Any = None
     pool_size: int = 0
-    row_mapping: Any = None
-    column_mapping: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,15 +100,12 @@ class Places:
     """Places that the scheduler has allotted to the tokens of slots in the next pass.
 
     counts: (S,) tokens of each growing slot; columns: (E,) each token's place in its slot.
-    pool: (E,) places in the KV pool; None where tokens go into rows of the document store.
-    rows, row_columns: (t,) the places there, for slots that entered earlier.
+    pool: (E,) places in the KV pool.
     """
 
     counts: Ints
     columns: Ints
-    pool: Ints | None = None
-    rows: Ints | None = None
-    row_columns: Ints | None = None
+    pool: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -89,8 +89,8 @@ class BeamSampler(Sampler):
     beams: by the number of every live hypothesis.
     """
 
-    def __init__(self, table: SlotTable, vocab_size: int, *, is_causal: bool = False) -> None:
-        super().__init__(table, vocab_size, is_causal=is_causal)
+    def __init__(self, table: SlotTable, vocab_size: int) -> None:
+        super().__init__(table, vocab_size)
         self.beams: dict[int, Beam] = {}
 
     @property

@@ -44,6 +44,10 @@ class BlockTable:
         self._table.num_kv[slots] += counts
         return places
 
+    def keep(self, slots: Ints) -> None:
+        """Keeps the places of (n,) slots, once they are done, for others that see their values."""
+        self._sharing.update(slots.tolist())
+
     def of(self, slot: int) -> Ints:
         """The places of a slot's tokens, which are kept from now on for slots that share them."""
         self._sharing.add(slot)

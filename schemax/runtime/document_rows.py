@@ -10,13 +10,14 @@ import numpy as np
 
 from schemax.runtime.filling import AskedSlot, Filling
 from schemax.runtime.plan import Ints
+from schemax.runtime.request_values import RequestValues
 from schemax.runtime.requests import Request
 from schemax.tokens import SlotOutput
 
 # The store begins with so many rows, or with so many tokens if documents are long. Its width grows
 # by a factor, since resizing copies everything.
 _FEWEST_ROWS, _FEWEST_TOKENS = 64, 16_384
-GROWTH = 1.25
+_GROWTH = 1.25
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +28,8 @@ class RunningRequest:
     of the tokens kept. num_growing: the number of slots that grow or wait.
     filling: for a request whose slots may be followed by others; asked: its slots, by number.
     outputs: for any other request, outputs of its own slots, by place.
-    kept_kv: places in the KV pool of slots that are done, whose follow-ups share them.
+    values: of `causal` slots. kept_kv: places in the KV pool of slots that are done, which others
+    still see.
     """
 
     request: Request
@@ -38,6 +40,7 @@ class RunningRequest:
     filling: Filling | None
     asked: dict[int, AskedSlot]
     outputs: list[SlotOutput | None]
+    values: RequestValues | None
     kept_kv: list[Ints] = field(default_factory=list)
 
     @classmethod
@@ -49,9 +52,9 @@ class RunningRequest:
             filling = Filling(request, follows_branches=True)
             asked = dict(zip(slots.tolist(), filling.slots, strict=True))
         outputs: list[SlotOutput | None] = [None] * layout.num_slots
-        return cls(
-            request, row, slots, request.footprint, layout.num_slots, filling, asked, outputs
-        )
+        size, count = request.footprint, layout.num_slots
+        values = RequestValues.of(request.budgets) if request.is_causal else None
+        return cls(request, row, slots, size, count, filling, asked, outputs, values)
 
     def end(self, slot: int, place: int, output: SlotOutput) -> Sequence[AskedSlot]:
         """Stores a slot's output; returns the slots that follow."""
@@ -76,8 +79,7 @@ class DocumentRows:
 
     num_rows, width: the extent of the store. length: (num_rows,) tokens in each row.
     prefixes: (num_rows, P) handles of the instruction, then of demonstrations, padded with -1.
-    positions, orders: (num_rows, width) position ids, and the order of the slot that a token
-    belongs to, -1 for all slots.
+    positions: (num_rows, width) position ids.
     """
 
     def __init__(self) -> None:
@@ -86,7 +88,6 @@ class DocumentRows:
         self.length = np.zeros(0, np.int64)
         self.prefixes = np.zeros((0, 1), np.int64)
         self.positions = np.zeros((0, 0), np.int64)
-        self.orders = np.zeros((0, 0), np.int64)
         self._free: list[int] = []
 
     @property
@@ -109,11 +110,11 @@ class DocumentRows:
         if needed > width or count == rows:
             longest = max(needed, int(self.length.max(initial=0)))
             if needed > width:
-                width = int(longest * GROWTH) if rows else longest
+                width = int(longest * _GROWTH) if rows else longest
             most = max(1, tokens // width)
-            if most <= count and width > longest * GROWTH:
+            if most <= count and width > longest * _GROWTH:
                 # Too wide for the documents in flight: longer ones have passed through.
-                width = int(longest * GROWTH)
+                width = int(longest * _GROWTH)
                 most = max(1, tokens // width)
             fewest = min(_FEWEST_ROWS, max(1, _FEWEST_TOKENS // width))
             rows = min(max(2 * count, fewest), most, max(1, requests))
@@ -129,7 +130,6 @@ class DocumentRows:
         self.prefixes[row] = -1
         self.prefixes[row, : len(prefixes)] = prefixes
         self.positions[row, :count] = request.stem_positions
-        self.orders[row] = -1
         return row
 
     def give(self, row: int) -> None:
@@ -145,10 +145,9 @@ class DocumentRows:
         kept = np.array(sorted(self.running), np.int64)
         used = int(self.length.max(initial=0))
         count = len(kept)
-        for name in ("positions", "orders"):
-            made = np.full((rows, width), 0 if name == "positions" else -1, np.int64)
-            made[:count, :used] = getattr(self, name)[kept, :used]
-            setattr(self, name, made)
+        positions = np.zeros((rows, width), np.int64)
+        positions[:count, :used] = self.positions[kept, :used]
+        self.positions = positions
         for name in ("length", "prefixes"):
             old = getattr(self, name)
             column = np.zeros((rows, *old.shape[1:]), np.int64)

@@ -94,10 +94,6 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             self._write_documents(write)
         if write.slot_mapping is not None:
             self._write_pool(write, both)
-        if write.row_mapping is not None:
-            count = len(write.row_mapping)
-            for stored, part in zip(_both(self.documents), both, strict=True):
-                stored[write.row_mapping, :, write.column_mapping] = part[len(part) - count :]
 
     def _write_documents(self, write: KVWrite) -> None:
         fresh = _both(self.fresh)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from schemax.runtime.batch import OWN_ONLY, KVSegment
+from schemax.runtime.batch import KVSegment
+from schemax.runtime.request_values import OWN_ONLY
 from schemax.runtime.visibility import Span, within_span
 
 # Rows of a mask for the CUDA kernel begin at multiples of this many numbers.
@@ -67,11 +68,8 @@ def mask_of(segment: KVSegment, span: Span, furthest: int) -> Mask | None:
         seen = (key == -1) | (key == labels[:, :, None])
         seen &= torch.ones(width, width, dtype=torch.bool, device=labels.device).tril()
     elif segment.orders is not None:
-        column = torch.arange(segment.length, device=segment.orders.device)
         orders, own = segment.orders[:, None, :], segment.own_orders[:, :, None]
-        seen = torch.where(orders < 0, column < segment.visible[:, :, None], orders <= own)
-        seen |= orders == own + OWN_ONLY
-        seen |= (segment.visible == 0)[:, :, None] & (column == 0)
+        seen = (orders <= own) | (orders == own + OWN_ONLY)
     elif segment.visible is not None:
         # Rows without tokens, and padding, see all keys: their results are never read.
         length = segment.length or segment.pool.shape[1]

@@ -13,8 +13,9 @@ import numpy as np
 
 from schemax.runtime.batch import Batch, KVSegment, KVWrite, Places, SegmentKind
 from schemax.runtime.plan import Ids, Ints
+from schemax.runtime.ragged import grouped, padded_runs, ranks, run_of
+from schemax.runtime.request_values import UNSEEN, padded
 from schemax.runtime.scheduler import Scheduler
-from schemax.runtime.slot_table import ranks
 from schemax.runtime.visibility import Span
 
 # Bounds of slots' own tokens that share a segment, so that few tokens are not padded to many.
@@ -126,9 +127,9 @@ class _Builder:
     def _fresh(self) -> Ints:
         """(W, C) places of new documents' tokens: stems, and keys if these are together."""
         if not self.is_together:
-            return _padded_runs(self.stem_counts, 0)
-        stems = _padded_runs(self.stem_counts, 0)
-        suffixes = _padded_runs(self.suffix_counts, self.num_stem)
+            return padded_runs(self.stem_counts, 0)
+        stems = padded_runs(self.stem_counts, 0)
+        suffixes = padded_runs(self.suffix_counts, self.num_stem)
         width = int((self.stem_counts + self.suffix_counts).max())
         column = np.arange(width) - self.stem_counts[:, None]
         behind = np.clip(column, 0, suffixes.shape[1] - 1)
@@ -161,8 +162,6 @@ class _Builder:
             row_width=store.width,
             slot_mapping=places.pool if has_tokens else None,
             pool_size=self.scheduler.kv.size,
-            row_mapping=places.rows if has_tokens else None,
-            column_mapping=places.row_columns if has_tokens else None,
         )
 
     def _segments(self) -> Iterator[KVSegment]:
@@ -184,8 +183,13 @@ class _Builder:
             yield self._beside(
                 SegmentKind.DOCUMENTS, tokens, row, self.scheduler.rows.positions[:used]
             )
-        if not self.scheduler.is_causal:
-            yield from self._own_tokens(first_apart)
+        own = np.arange(first_apart, len(self.owner))
+        if self.scheduler.num_causal:
+            is_causal = self.scheduler.table.is_causal[self.owner[own]] > 0
+            if is_causal.any():
+                yield self._values(own[is_causal])
+            own = own[~is_causal]
+        yield from self._own_tokens(own)
 
     def _prefixes(self) -> Iterator[KVSegment]:
         """Yields instructions, then demonstrations, each with all tokens behind it."""
@@ -242,46 +246,48 @@ class _Builder:
 
     def _beside(self, kind: SegmentKind, tokens: Ints, row: Ints, key_positions: Ints) -> KVSegment:
         """The segment of some of the E tokens, a run, over their documents. row: (t,) documents."""
-        table, rows = self.scheduler.table, self.scheduler.rows
         num_rows = len(key_positions)
-        order = np.argsort(row, kind="stable")
-        counts = np.bincount(row, minlength=num_rows)
-        rank = np.empty_like(order)
-        rank[order] = ranks(counts)
-        width = max(1, int(counts.max()))
-        queries = np.full((num_rows, width), tokens[0])
-        queries[row, rank] = tokens
-        visible = np.zeros((num_rows, width), np.int64)
-        visible[row, rank] = table.visible[self.owner[tokens]]
-        orders = own_orders = None
-        if self.scheduler.is_causal:
-            length = int(rows.length[:num_rows].max())
-            orders = rows.orders[:num_rows, :length]
-            own_orders = np.full((num_rows, width), -1)
-            own_orders[row, rank] = table.order[self.owner[tokens]]
-        else:
-            length = int(visible.max())
-            whole = visible.max(axis=1, keepdims=True)
-            if ((visible == whole) | (visible == 0)).all():
-                visible = whole
-        shows_all = ((visible >= length) | (visible == 0)).all()
-        shown = None if orders is None and shows_all else visible
+        rank, queries = grouped(self.num_stem + tokens, row, num_rows)
+        visible = np.zeros(queries.shape, np.int64)
+        visible[row, rank] = self.scheduler.table.visible[self.owner[tokens]]
+        length = int(visible.max())
+        whole = visible.max(axis=1, keepdims=True)
+        if ((visible == whole) | (visible == 0)).all():
+            visible = whole
         return KVSegment(
             kind,
-            targets=slice(self.num_stem + int(tokens[0]), self.num_stem + int(tokens[-1]) + 1),
-            queries=queries + self.num_stem,
-            real=row * width + rank,
+            targets=run_of(self.num_stem + tokens),
+            queries=queries,
+            real=row * queries.shape[1] + rank,
             rows=num_rows,
             length=length,
-            visible=shown,
-            orders=orders,
-            own_orders=own_orders,
-            **self._positions(self.positions[queries + self.num_stem], key_positions[:, :length]),
+            visible=None if ((visible >= length) | (visible == 0)).all() else visible,
+            **self._positions(self.positions[queries], key_positions[:, :length]),
         )
 
-    def _own_tokens(self, first: int) -> Iterator[KVSegment]:
-        """Yields segments of the E tokens from `first` on, each over its slot up to itself."""
-        tokens = np.arange(first, len(self.owner))
+    def _values(self, tokens: Ints) -> KVSegment:
+        """The segment of tokens of `causal` slots over the values of their requests."""
+        table, owner = self.scheduler.table, self.owner[tokens]
+        requests, row = np.unique(table.request[owner], return_inverse=True)
+        running = self.scheduler.rows.running
+        values = [found for each in requests.tolist() if (found := running[each].values)]
+        pool, positions, orders = padded(values)
+        rank, queries = grouped(self.num_stem + tokens, row, len(requests))
+        own_orders = np.full(queries.shape, UNSEEN)  # padding sees all keys
+        own_orders[row, rank] = table.order[owner]
+        return KVSegment(
+            SegmentKind.OWN,
+            targets=run_of(self.num_stem + tokens),
+            queries=queries,
+            real=row * queries.shape[1] + rank,
+            pool=pool,
+            orders=orders,
+            own_orders=own_orders,
+            **self._positions(self.positions[queries], positions),
+        )
+
+    def _own_tokens(self, tokens: Ints) -> Iterator[KVSegment]:
+        """Yields segments of some of the E tokens, each over its slot up to itself."""
         least = 0
         for bound in _BUCKETS:
             column = self.places.columns[tokens]
@@ -292,11 +298,10 @@ class _Builder:
             behind = self.places.columns[mine]
             width = int(behind.max()) + 1
             places = self.num_stem + mine
-            run = slice(int(places[0]), int(places[-1]) + 1)
             positions = self.positions[places][:, None]
             yield KVSegment(
                 SegmentKind.OWN,
-                targets=run if len(mine) == run.stop - run.start else places,
+                targets=run_of(places),
                 queries=places[:, None],
                 pool=self.scheduler.kv.blocks[self.owner[mine], :width],
                 visible=None if (behind == width - 1).all() else behind[:, None] + 1,
@@ -324,11 +329,3 @@ def _stems(fresh: Ints, positions: Ints, counts: Ints) -> KVSegment:
         query_positions=at,
         key_positions=at,
     )
-
-
-def _padded_runs(counts: Ints, start: int) -> Ints:
-    """(W, longest) places of W runs, one behind the other from `start` on, padded with the last."""
-    starts = start + counts.cumsum() - counts
-    last = np.maximum(counts[:, None] - 1, 0)
-    places: Ints = starts[:, None] + np.minimum(np.arange(counts.max()), last)
-    return places

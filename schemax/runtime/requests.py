@@ -142,6 +142,11 @@ class Request:
         return Sampling.of(self.decoding)
 
     @property
+    def is_causal(self) -> bool:
+        """True if each slot sees the values of the slots before it."""
+        return self.decoding.slots == "causal"
+
+    @property
     def num_documents(self) -> int:
         return len(self.digests)
 

@@ -77,11 +77,10 @@ class Choice:
 class Sampler:
     """Chooses tokens for the slots of a table; their `grammars` are begun and ended by others."""
 
-    def __init__(self, table: SlotTable, vocab_size: int, *, is_causal: bool = False) -> None:
-        """is_causal: see `SlotGrammars`."""
+    def __init__(self, table: SlotTable, vocab_size: int) -> None:
         self._table = table
         self._vocab_size = vocab_size
-        self.grammars = SlotGrammars(table, vocab_size, is_causal=is_causal)
+        self.grammars = SlotGrammars(table, vocab_size)
 
     def penalise_nulls(self, logits: Tensor, slots: Ints) -> None:
         """Takes the penalty off nulls that slots may begin with, in (S, V) logits, in place."""

@@ -12,17 +12,19 @@ from collections.abc import Container, Iterator, Sequence
 
 import numpy as np
 
-from schemax.runtime.batch import OWN_ONLY, Places
+from schemax.runtime.batch import Places
 from schemax.runtime.beams import BeamSampler
 from schemax.runtime.block_table import BlockTable
-from schemax.runtime.document_rows import GROWTH, DocumentRows, RunningRequest
+from schemax.runtime.document_rows import DocumentRows, RunningRequest
 from schemax.runtime.endings import end_loops
 from schemax.runtime.follow_up_queue import FollowUpQueue
 from schemax.runtime.limits import AdmissionControl
 from schemax.runtime.plan import Ints
+from schemax.runtime.ragged import ranks
+from schemax.runtime.request_values import OWN_ONLY
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Chosen
-from schemax.runtime.slot_table import SlotTable, ranks
+from schemax.runtime.slot_table import SlotTable
 from schemax.tokens import SlotOutput
 
 _NO_KV = np.zeros(0, np.int64)
@@ -42,12 +44,9 @@ class Scheduler:
         sampler: BeamSampler,
         control: AdmissionControl,
         flight: int = 0,
-        *,
-        is_causal: bool,
     ) -> None:
         self.table = table
         self.rows = DocumentRows()
-        self.is_causal = is_causal
         self.entering: list[RunningRequest] = []
         self.growing = np.zeros(0, np.int64)
         self.kv = BlockTable(table)
@@ -57,7 +56,7 @@ class Scheduler:
         self._footprint = self._num_documents = 0
         # Searched slots without a hypothesis that has their number.
         self._held = np.zeros(0, np.int64)
-        self.num_repeated = self.num_watched = 0
+        self.num_repeated = self.num_watched = self.num_causal = 0
 
     @property
     def requests(self) -> list[Request]:
@@ -116,6 +115,7 @@ class Scheduler:
                 "number": layout.numbers,
                 "index": np.arange(request.index, request.index + layout.num_slots),
                 "null_id": layout.null_ids,
+                "is_causal": request.is_causal,
                 **request.sampling._asdict(),
             },
             layout.specs,
@@ -128,6 +128,9 @@ class Scheduler:
         self._footprint += running.footprint
         self._num_documents += request.num_documents
         self.num_repeated += len(request.places) - 1
+        if request.is_causal:
+            self.num_causal += 1
+            self.kv.keep(slots)
         if request.watcher is not None:
             self.num_watched += 1
             request.watcher.begin()
@@ -164,15 +167,6 @@ class Scheduler:
         fresh = [running.slots for running in self.entering]
         self.growing = np.concatenate([*fresh, self.growing])
 
-    @property
-    def needed_width(self) -> int:
-        """Columns that the document store must have for the next pass."""
-        if not self.is_causal or not len(self.growing):
-            return self.rows.width
-        counts = np.bincount(self.table.request[self.growing], minlength=self.rows.num_rows)
-        needed = int((self.rows.length + counts).max())
-        return self.rows.width if needed <= self.rows.width else int(needed * GROWTH)
-
     def allot(self) -> Places:
         """Gives the tokens of the next pass their places."""
         table, slots = self.table, self.growing
@@ -180,27 +174,26 @@ class Scheduler:
         old = slots[sum(map(len, fresh)) :]
         counts = np.concatenate([*fresh, table.num_new[old]])
         columns = np.repeat(table.num_kv[slots], counts) + ranks(counts)
-        if self.is_causal:
-            rows, row_columns = self._place_in_rows(old)
-            return Places(counts, columns, rows=rows, row_columns=row_columns)
         places = self.kv.place(slots, counts, columns)
-        return Places(counts, columns, pool=places)
+        if self.num_causal:
+            self._show(np.repeat(slots, counts), places)
+        return Places(counts, columns, places)
 
-    def _place_in_rows(self, slots: Ints) -> tuple[Ints, Ints]:
-        """A column of its request's row for one token of each of (S,) slots: rows and columns."""
-        table, rows = self.table, self.rows
-        row = table.request[slots]
-        order = np.argsort(row, kind="stable")
-        counts = np.bincount(row, minlength=rows.num_rows)
-        rank = np.empty_like(order)
-        rank[order] = ranks(counts)
-        column = rows.length[row] + rank
-        rows.length += counts
-        rows.positions[row, column] = table.position[slots]
-        # What goes beyond a slot's own budget is for no other slot: a retry is the slot's alone.
-        is_beyond = table.step[slots] >= table.k_max[slots]
-        rows.orders[row, column] = table.order[slots] + is_beyond * OWN_ONLY
-        return row, column
+    def _show(self, owner: Ints, places: Ints) -> None:
+        """Adds tokens of `causal` slots to what others see. owner: (E,) slots of the tokens.
+
+        Such a slot reads one token a pass, so that all slots of a request move in step.
+        """
+        table = self.table
+        causal = table.is_causal[owner] > 0
+        owner, places = owner[causal], places[causal]
+        is_beyond = table.step[owner] >= table.k_max[owner]
+        orders = table.order[owner] + is_beyond * OWN_ONLY
+        row = table.request[owner]
+        for each in np.unique(row).tolist():
+            values, mine = self.rows.running[each].values, row == each
+            assert values is not None
+            values.add(places[mine], table.position[owner[mine]], orders[mine])
 
     def new_ids(self, slots: Ints) -> Ints:
         """The tokens that the next pass reads of slots that entered earlier, slot by slot."""
@@ -264,9 +257,8 @@ class Scheduler:
 
     def _free(self, slots: Ints) -> None:
         """Gives back what slots had that are done; a searched slot keeps its number to its end."""
-        if not self.is_causal:
-            for slot, places in self.kv.free(slots):
-                self.rows.running[int(self.table.request[slot])].kept_kv.append(places)
+        for slot, places in self.kv.free(slots):
+            self.rows.running[int(self.table.request[slot])].kept_kv.append(places)
         if self._sampler.beams or len(self._held):
             slots, self._held = np.union1d(slots, self._held), self._sampler.held
             slots = np.setdiff1d(slots, self._held)
@@ -295,5 +287,6 @@ class Scheduler:
         self._num_documents -= running.request.num_documents
         self.num_repeated -= len(running.request.places) - 1
         self.num_watched -= running.request.watcher is not None
+        self.num_causal -= running.request.is_causal
         for places in running.kept_kv:
             self.kv.give(places)

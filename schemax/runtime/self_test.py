@@ -119,7 +119,7 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
     table = SlotTable()
     sampler = BeamSampler(table, model.vocab_size)
     limits = Limits(documents=1, pass_tokens=1 << 20, capacity=1 << 20)
-    scheduler = Scheduler(table, sampler, AdmissionControl(limits), is_causal=False)
+    scheduler = Scheduler(table, sampler, AdmissionControl(limits))
     cache, unknown = model.new_cache(), np.full(3, np.nan, np.float32)
     scheduler.resize(*(scheduler.room_for(request) or (0, 0)))
     scheduler.admit(request, prefixes=(0,))

@@ -32,9 +32,8 @@ _MOST_LAYOUTS = 256
 class SharedEngine:
     """Runs a model for calls; its thread lives while there are any.
 
-    Calls of a lane share passes: all calls but those of another `batch_size`, and those whose slots
-    see each other's values. Lanes take turns, a pass each; the calls of a lane take turns, a
-    request each.
+    Calls of a lane share passes: all calls of the same `batch_size`. Lanes take turns, a pass each;
+    the calls of a lane take turns, a request each.
     """
 
     def __init__(self, model: AnyModel) -> None:
@@ -180,7 +179,7 @@ class Call:
         self._wake: Callable[[], None] | None = None
         self.config = config
         # All other settings are a matter of each request.
-        self.key: Any = config.slots, config.batch_size
+        self.key: Any = config.batch_size
         self.lane: _Lane | None = None
         self.given: deque[Request] = deque()
         self.in_flight: dict[Request, None] = {}

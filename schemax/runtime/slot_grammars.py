@@ -34,9 +34,8 @@ class SlotGrammars:
     is_causal: whether later slots see what a slot writes, so that forced tokens have to be read.
     """
 
-    def __init__(self, table: SlotTable, vocab_size: int, *, is_causal: bool) -> None:
+    def __init__(self, table: SlotTable, vocab_size: int) -> None:
         self._table = table
-        self._is_causal = is_causal
         self._automata = Automata(vocab_size)
         self._states: dict[int, GrammarState] = {}
         self._deferred: dict[int, list[int]] = {}
@@ -276,7 +275,7 @@ class SlotGrammars:
             ends = table.stops.after(forced, state) < 0
             fits = table.step[slot] + len(forced) <= table.budget[slot]
             # What is forced is seen by later causal slots, so it has to be read.
-            if self._is_causal or (defers and not (ends and fits)):
+            if table.is_causal[slot] or (defers and not (ends and fits)):
                 self._deferred[slot] = [*forced]
             else:
                 table.write_forced(slot, forced)

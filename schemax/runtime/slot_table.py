@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from schemax.runtime.free_list import FreeList
 from schemax.runtime.plan import Ids, Ints
+from schemax.runtime.ragged import ranks
 from schemax.runtime.stop_tables import EOS, StopTables
 from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
 
@@ -45,6 +46,7 @@ COLUMNS = (
     "text_state",  # and the state in it
     "is_calibrated",  # whether its choices are scored without their priors
     "beams",  # hypotheses that it is searched with
+    "is_causal",  # whether later slots of its request see its value
 )
 SETTINGS = (
     "temperature",  # 0: the most probable token
@@ -82,6 +84,7 @@ class SlotTable:
     text_state: Ints
     is_calibrated: Ints
     beams: Ints
+    is_causal: Ints
     temperature: Settings
     top_p: Settings
     null_penalty: Settings
@@ -300,12 +303,6 @@ class SlotTable:
 
 
 _PLACES = {name: place for names in (COLUMNS, SETTINGS) for place, name in enumerate(names)}
-
-
-def ranks(counts: Ints) -> Ints:
-    """0, 1, ... within each run of `counts`."""
-    ends = counts.cumsum()
-    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
 
 
 def grown(table: Any, rows: int, columns: int, fill: int) -> Any:

@@ -73,8 +73,7 @@ def stream(
     control = AdmissionControl(Limits.of(model, config))
     while True:
         flights = [
-            _Flight(model, config, source, control, place, trace)
-            for place in range(control.now.flights)
+            _Flight(model, source, control, place, trace) for place in range(control.now.flights)
         ]
         try:
             yield from _passes(flights, source)
@@ -171,7 +170,6 @@ class _Flight:
     def __init__(
         self,
         model: DecoderModel,
-        config: DecodingConfig,
         source: _Input,
         control: AdmissionControl,
         place: int,
@@ -179,9 +177,8 @@ class _Flight:
     ) -> None:
         table = SlotTable()
         self.model, self.source, self.control, self.trace = model, source, control, trace
-        is_causal = config.slots == "causal"
-        self.sampler = BeamSampler(table, model.vocab_size, is_causal=is_causal)
-        self.scheduler = Scheduler(table, self.sampler, control, place, is_causal=is_causal)
+        self.sampler = BeamSampler(table, model.vocab_size)
+        self.scheduler = Scheduler(table, self.sampler, control, place)
         self.cache = model.new_cache()
         self.prefixes = _Prefixes(model, self.cache)
         self.leaving: set[Request] = set()
@@ -262,9 +259,8 @@ class _Flight:
             scheduler.admit(request, self.prefixes.handles(request))
             source.waiting.popleft()
             room -= size
-        rows = scheduler.rows
-        if rows.is_sparse or scheduler.needed_width > rows.width:
-            self._resize(rows.num_rows, scheduler.needed_width)
+        if scheduler.rows.is_sparse:
+            self._resize(scheduler.rows.num_rows, scheduler.rows.width)
         scheduler.begin_pass()
 
     def _wanted(self) -> int:

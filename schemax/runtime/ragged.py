@@ -1,0 +1,43 @@
+"""Runs of different lengths, one behind the other, and their padded forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from schemax.runtime.plan import Ints
+
+
+def ranks(counts: Ints) -> Ints:
+    """0, 1, ... within each run of `counts`."""
+    ends = counts.cumsum()
+    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
+
+
+def grouped(places: Ints, row: Ints, num_rows: int) -> tuple[Ints, Ints]:
+    """(t,) ranks of places of the pass within their rows, and the (num_rows, n) places by row.
+
+    row: (t,) the row of each place. Rows are padded with the first place.
+    """
+    order = np.argsort(row, kind="stable")
+    counts = np.bincount(row, minlength=num_rows)
+    rank = np.empty_like(order)
+    rank[order] = ranks(counts)
+    found = np.full((num_rows, max(1, int(counts.max()))), places[0])
+    found[row, rank] = places
+    return rank, found
+
+
+def run_of(places: Ints) -> Any:
+    """Places that ascend, as a slice if none is left out."""
+    run = slice(int(places[0]), int(places[-1]) + 1)
+    return run if len(places) == run.stop - run.start else places
+
+
+def padded_runs(counts: Ints, start: int) -> Ints:
+    """(W, longest) places of W runs, one behind the other from `start` on, padded with the last."""
+    starts = start + counts.cumsum() - counts
+    last = np.maximum(counts[:, None] - 1, 0)
+    places: Ints = starts[:, None] + np.minimum(np.arange(counts.max()), last)
+    return places
