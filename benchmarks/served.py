@@ -22,12 +22,12 @@ from schemax.attributes import Attribute
 from schemax.benchmark.engines.base import BenchmarkError, EngineOptions
 from schemax.benchmark.engines.generate import (
     Generate,
+    Replay,
     behind,
     cache_arguments,
     copied_cache,
     prefix_cache,
 )
-from schemax.benchmark.engines.replay import Replay
 from schemax.benchmark.workload import Category, Ids, Listing, Workload
 from schemax.catalog import load_schema
 from schemax.compiler import CompiledSchema

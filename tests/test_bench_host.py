@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 from benchmarks.passes import measure_passes
 from benchmarks.transfers import TransferCounter
 from schemax.benchmark.host import Setting, measure_host, settings
-from schemax.benchmark.host.as_cuda import sizes_of_cuda
 from schemax.benchmark.host.clock import model_clock
 from schemax.benchmark.host.settings import (
     KINDS,
@@ -28,6 +27,7 @@ from schemax.benchmark.host.settings import (
     host_documents,
     host_extractor,
     host_schema,
+    sizes_of_cuda,
 )
 from schemax.cli import app
 from schemax.compiler import TextCodec

@@ -29,8 +29,8 @@ from seams import watch_prefixes
 
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
+from schemax.runtime.arrays import FreeList
 from schemax.runtime.engine import fill
-from schemax.runtime.free_list import FreeList
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.self_test import prepare

@@ -16,9 +16,9 @@ from schemax.compiler import TextCodec
 from schemax.compiler.prompt import template_source
 from schemax.config import PRESETS, resolve_decoding
 from schemax.io.task import Task
+from schemax.model_settings import as_untrained
 from schemax.prompt_file import PromptFile
 from schemax.ready_made import demonstrations_of
-from schemax.untrained import as_untrained
 
 
 class Shoe(AttrSchema):

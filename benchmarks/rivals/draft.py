@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from schemax.benchmark.engines.base import Emitted, EngineOptions
-from schemax.benchmark.engines.generate import Replayed
-from schemax.benchmark.engines.replay import Replay
+from schemax.benchmark.engines.generate import Replay, Replayed
 from schemax.benchmark.random_models import random_model, replica, shape_config
 from schemax.benchmark.workload import Ids, Workload
 

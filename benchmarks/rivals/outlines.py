@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from schemax.benchmark.engines.base import Unavailable
-from schemax.benchmark.engines.generate import Generate
-from schemax.benchmark.engines.replay import Replay
+from schemax.benchmark.engines.generate import Generate, Replay
 from schemax.benchmark.workload import Category, Ids, Workload
 
 # A JSON string or null, with any part of the delimiter in its last token.

@@ -22,18 +22,18 @@ from schemax.attributes.classes import (
     own_settings,
 )
 from schemax.attributes.discriminator import discriminator_of, folded, with_discriminator
-from schemax.attributes.field_settings import (
+from schemax.attributes.field_type import FieldPath, FieldType, UnsupportedType
+from schemax.attributes.misfits import misfits_of
+from schemax.attributes.recursion import asked_type, root_type
+from schemax.attributes.settings import (
     after_of,
     is_two_phase,
     k_max_of,
     label_of,
     max_depth_of,
+    require_model,
     unit_of,
 )
-from schemax.attributes.field_type import FieldPath, FieldType, UnsupportedType
-from schemax.attributes.misfits import misfits_of
-from schemax.attributes.recursion import asked_type, root_type
-from schemax.attributes.settings import require_model
 from schemax.errors import SchemaError
 
 MOST_REFUSALS = 100

@@ -14,8 +14,7 @@ from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.choices import with_key
 from schemax.compiler.compiled_schema import CompiledSchema
 from schemax.compiler.conversation import Conversation
-from schemax.compiler.few_shot import FewShotExample, written_examples
-from schemax.compiler.lead import led
+from schemax.compiler.few_shot import FewShotExample, led, written_examples
 from schemax.compiler.list_slots import as_decoded, asked_of, asked_of_items, budget_of, specs_of
 from schemax.compiler.nearest import cut_at_example
 from schemax.compiler.output_schema import output_schema

@@ -1,10 +1,15 @@
-"""Few-shot examples: documents with their right values, written as the model writes outputs."""
+"""Few-shot examples: documents with their right values, written as the model writes outputs.
+
+Without examples of its own, a schema may be led by a demonstration of another category, which shows
+what an answer looks like. It precedes the instruction as turns of the chat. Its attributes are none
+of the schema's, so that it gives no answer away.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
@@ -16,9 +21,11 @@ from pydantic_core import to_jsonable_python
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.classes import is_instance, is_typed_dict, validated, value_in
 from schemax.attributes.discriminator import MemberName, choice_of
+from schemax.compiler.conversation import render_chat, takes_turns
 from schemax.compiler.list_slots import Rows, as_decoded
-from schemax.compiler.prompt import ShownExample
+from schemax.compiler.prompt import PromptText, ShownExample
 from schemax.compiler.skeleton import render_values
+from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import InputError, SchemaError
 from schemax.formats import DocumentKey, OutputFormat, Scalar, Writable
@@ -226,3 +233,49 @@ def _scalar(attribute: Attribute, value: Any) -> Scalar:
         return _scalar(attribute, value.value)
     found: Scalar = to_jsonable_python(value)  # such as a UUID, a URL or a duration
     return found
+
+
+class _Hose(BaseModel):
+    maker: str | None = None
+    length: str | None = None
+    surface: str | None = None
+    warranty: str | None = None
+
+
+_TEXT = "Wellbrook FlexPro garden hose, 20 m, orange, with two brass couplings"
+_VALUES = {"maker": "Wellbrook", "length": "20 m"}
+
+_QUESTION = """\
+You read texts about items of one category, garden hose, and fill in their attributes.
+
+Attributes:
+{attributes}
+
+Write null for an attribute that the text does not state. Do not guess. Answer in {format}.
+
+<product>
+{text}
+</product>"""
+
+
+def led(
+    prompt: PromptText, output_format: OutputFormat, config: DecodingConfig, codec: TextCodec
+) -> PromptText:
+    """The prompt behind the demonstration; unchanged if it has turns, or the model takes none."""
+    if prompt.turns or not takes_turns(codec):
+        return prompt
+    (shown,) = written_examples([(_TEXT, _VALUES)], _Hose, output_format, config)
+    question = _QUESTION.format(
+        attributes="\n".join(f"- {name}" for name in _Hose.model_fields),
+        format=output_format.name.upper(),
+        text=shown.text,
+    )
+    chat = render_chat(codec, [("user", question), ("assistant", shown.output.strip())])
+    return replace(
+        prompt,
+        turns=chat.turns,
+        instruction=prompt.instruction.lstrip(),
+        closing=prompt.closing.rstrip(),
+        chat_prefix=chat.markup[-1],
+        chat_suffix=chat.suffix,
+    )

@@ -19,11 +19,16 @@ from schemax.compiler.few_shot import FewShotExamples
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
-from schemax.evaluation.extractions import extractions_of, values_of
 from schemax.evaluation.intervals import Counts, count_by_product, difference_interval, f1_of
 from schemax.evaluation.pairs import Outcome, outcome_of
 from schemax.evaluation.reliability import VALUES, Reliability, reliability
-from schemax.evaluation.scores import by_attribute, labelled, score_predictions
+from schemax.evaluation.scores import (
+    by_attribute,
+    extractions_of,
+    labelled,
+    score_predictions,
+    values_of,
+)
 from schemax.extractor import Extractor
 from schemax.familiarity import mean_logprob
 from schemax.messages import counted

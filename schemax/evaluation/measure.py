@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from schemax.compiler.few_shot import FewShotExample
 from schemax.evaluation.examples import Example, shown_record
-from schemax.evaluation.extractions import values_of
 from schemax.evaluation.judge import (
     PRODUCT_TEMPLATE,
     JudgeForm,
@@ -24,7 +23,7 @@ from schemax.evaluation.judge import (
 )
 from schemax.evaluation.labelled_schemas import parts_of
 from schemax.evaluation.runs import EvaluationRun, Judged
-from schemax.evaluation.scores import by_attribute, labelled, score_predictions
+from schemax.evaluation.scores import by_attribute, labelled, score_predictions, values_of
 from schemax.extractor import Extractor
 from schemax.progress import track
 from schemax.results import Extraction

@@ -1,4 +1,4 @@
-"""Scores of predictions for annotated examples."""
+"""Scores of predictions for annotated examples, given or extracted here."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes
 from schemax.compiler.few_shot import writable
-from schemax.evaluation.examples import Example
+from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.intervals import Counts, count_by_product
 from schemax.evaluation.pairs import Outcome, PairScore, count_outcomes, is_null, outcome_of
+from schemax.extractor import Extractor
+from schemax.progress import track
+from schemax.results import Extraction
 from schemax.stated import Label, as_text, named_rows, titles_of
 
 K = TypeVar("K", bound=Hashable)
@@ -157,3 +160,35 @@ def score_predictions(
         for name in dict.fromkeys((*predicted, *example.attributes))
     )
     return Scores(len(examples), tuple(pairs))
+
+
+def extractions_of(
+    extractor: Extractor,
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    /,
+    *,
+    show_progress: bool = False,
+    **settings: Any,
+) -> list[Extraction[Any]]:
+    """Extracts from examples: one extraction each, in order. settings: of `Extractor.stream`."""
+    records = map(shown_record, examples)
+    stream = extractor.stream(records, schemas, category="category", **settings)
+    if show_progress:
+        stream = track(stream, total=len(examples), unit="documents")
+    return sorted(stream, key=lambda item: item.index)
+
+
+def values_of(*items: Extraction[Any]) -> dict[str, Any]:
+    """Values by field, from extractions that each hold a part of a document's fields."""
+    return {name: field.value for item in items for name, field in item.fields.items()}
+
+
+def scores_of(
+    examples: Sequence[Example],
+    items: Sequence[Extraction[Any]],
+    schemas: Mapping[str, type[BaseModel]],
+) -> Scores:
+    """Scores extractions against the labels of their examples."""
+    values = [values_of(item) for item in items]
+    return score_predictions(examples, labelled(examples, values, schemas))

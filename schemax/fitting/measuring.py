@@ -17,7 +17,7 @@ from schemax.compiler.few_shot import FewShotExample
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, shown_record
-from schemax.evaluation.extractions import scores_of
+from schemax.evaluation.scores import scores_of
 from schemax.extractor import Extractor
 from schemax.fitting.candidate import Candidate
 from schemax.fitting.search import Outcomes, OutOfTime

@@ -19,11 +19,10 @@ from schemax.compiler.prompt import DEFAULT_TEMPLATE, template_source
 from schemax.errors import InputError
 from schemax.evaluation.calibrate import FEWEST, calibrate
 from schemax.evaluation.examples import Example, row_ids, shown_text
-from schemax.evaluation.extractions import extractions_of, scores_of
 from schemax.evaluation.intervals import Interval, difference_interval, f1_interval
 from schemax.evaluation.labelled_schemas import lists_of
 from schemax.evaluation.pairs import is_null
-from schemax.evaluation.scores import Scores
+from schemax.evaluation.scores import Scores, extractions_of, scores_of
 from schemax.extractor import Extractor
 from schemax.fitting.candidate import Candidate
 from schemax.fitting.demonstrations import coverage_order

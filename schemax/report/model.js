@@ -5,7 +5,7 @@ const layouts = data.layouts.map((layout) => ({
   name: layout.name,
   fields: layout.fields, // numbers of fields, in the schema's order
   place: new Map(layout.fields.map((field, place) => [field, place])),
-  editors: layout.editors ?? {}, // by number of field; see editors.py
+  editors: layout.editors ?? {}, // by number of field; see rows.py
   schema: layout.schema ?? undefined, // its declaration, as JSON Schema
 }));
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from schemax.attributes import settings_of
+from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.attributes.json_writer import known_declaration
-from schemax.report.editors import editors_of
+from schemax.errors import SchemaError
 from schemax.report.images import PageImages
 from schemax.results import Extraction, FieldResult, Span
 from schemax.results.list_results import without_items
@@ -162,3 +162,29 @@ def _exact(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _exact(item) for key, item in value.items()}
     return value
+
+
+def editors_of(schema: type[Any]) -> dict[str, dict[str, Any]]:
+    """Returns field -> t type, o choices, u unit, l 1 for a list. Plain texts are left out."""
+    try:
+        attributes = compile_attributes(schema)
+    except SchemaError:  # a class that is the name of a category alone
+        return {}
+    found = {attribute.name: _editor(attribute) for attribute in attributes}
+    return {name: editor for name, editor in found.items() if editor}
+
+
+def _editor(attribute: Attribute) -> dict[str, Any]:
+    is_json = attribute.fields or attribute.members or attribute.positions
+    if is_json:
+        return {"t": "json"} if attribute.is_list or attribute.positions else {}
+    editor: dict[str, Any] = {}
+    if attribute.choices:
+        editor |= {"t": "choice", "o": list(attribute.choices)}
+    elif attribute.scalar and attribute.scalar.editor:
+        editor["t"] = attribute.scalar.editor
+    if attribute.unit is not None:
+        editor["u"] = attribute.unit
+    if attribute.is_list:
+        editor["l"] = 1
+    return editor

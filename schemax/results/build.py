@@ -15,8 +15,7 @@ from schemax.results.copies import leave_out_copies
 from schemax.results.echoes import echo_note, is_echo
 from schemax.results.extraction import Extraction, FieldResult, LaterResults, SlotText, Span
 from schemax.results.fields import Fallback, Leaf, field_tree_of
-from schemax.results.finals import MOVED, final, of_other_members
-from schemax.results.instance import instance_of, partial_of
+from schemax.results.instance import MOVED, final, instance_of, of_other_members, partial_of
 from schemax.results.list_results import taken_together
 from schemax.results.row import Row
 from schemax.results.spans import SpanFinder

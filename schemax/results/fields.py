@@ -15,10 +15,10 @@ from schemax.attributes import Attribute, asked_fields, compile_attributes
 from schemax.attributes.annotations import annotation_of
 from schemax.attributes.classes import complete
 from schemax.attributes.discriminator import Discriminator, MemberName, discriminator_of
-from schemax.attributes.field_settings import max_depth_of
 from schemax.attributes.field_type import FieldType
 from schemax.attributes.json_checks import json_properties
 from schemax.attributes.recursion import asked_type, root_type
+from schemax.attributes.settings import max_depth_of
 from schemax.attributes.unions import is_bare
 from schemax.reading.choices import Choices
 

@@ -1,20 +1,23 @@
-"""Turns a row into an instance: validates, replaces faulty values, and validates again."""
+"""Turns a row into an instance: validates, replaces faulty values, and validates again.
+
+Also finds the values of a row's leaves in the instance.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import RootModel, TypeAdapter, ValidationError
 
 from schemax.attributes.annotations import annotation_of
-from schemax.attributes.classes import declares_fields, dumped, fields_of, validated
+from schemax.attributes.classes import declares_fields, dumped, fields_of, validated, value_in
+from schemax.attributes.discriminator import MemberName
 from schemax.attributes.made_classes import problems_of
 from schemax.messages import joined, reason_of
 from schemax.results.extraction import FieldError
 from schemax.results.fields import Fallback, Group, Leaf, one_or_several
-from schemax.results.finals import final
 from schemax.results.row import Misfit, Row
 from schemax.results.values import as_seconds
 
@@ -127,3 +130,47 @@ def _blamed_by_document(row: Row, instance: Any) -> bool:
     if not blame:
         row.errors += dict.fromkeys(staying)
     return bool(blame)
+
+
+MOVED = object()
+
+
+def of_other_members(row: Row, group: Group) -> Iterator[int]:
+    """Yields the indices of leaves in models of unions that were not chosen."""
+    node = row.branch(group)
+    own = {leaf.index for leaf in node.leaves}
+    yield from (leaf.index for leaf in group.leaves if leaf.index not in own)
+    for child in node.children.values():
+        below = child if isinstance(child, Group) else row.node(child)
+        if isinstance(below, Group):
+            yield from of_other_members(row, below)
+
+
+def final(row: Row, instance: Any, path: tuple[str, ...]) -> Any:
+    """The leaf's value in the instance; None where a nested model is absent.
+
+    MOVED where the leaf's item cannot be identified, since Pydantic or the model's validators have
+    removed or added items.
+    """
+    for depth, name in enumerate(path):
+        while isinstance(instance, RootModel):
+            instance = instance.root
+        kept = row.kept.get(path[:depth])
+        if isinstance(name, MemberName):
+            continue
+        if kept is None:
+            instance = value_in(instance, name)
+        elif name not in kept.values():
+            return None
+        elif None in kept:
+            continue
+        elif not isinstance(instance, (Sequence, Mapping)) or len(instance) != len(kept):
+            return MOVED
+        else:
+            place = list(kept.values()).index(name)
+            if isinstance(instance, Mapping):
+                pair = list(instance.items())[place]
+                instance = dict(zip(("key", "value"), pair, strict=True))
+            else:
+                instance = instance[place]
+    return instance

@@ -13,8 +13,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from schemax.runtime.flex import flex
-from schemax.runtime.kernels import Kernel, efficient, flash_on_cpu, plain, varlen
+from schemax.runtime.kernels import Kernel, efficient, flash_on_cpu, flex, plain, varlen
 from schemax.runtime.limits import is_out_of_memory
 from schemax.runtime.masks import Mask
 

@@ -52,7 +52,7 @@ class KVSegment:
         hides some.
     labels: (B, M) the slot that a FRESH token belongs to: -1 for all slots, -2 for padding.
     orders, own_orders: (B, M) and (B, n) orders of slots that see the values of earlier ones; see
-        `request_values`.
+        `block_table.RequestValues`.
     query_positions, key_positions: (B, n) and (B, M), for layers that do not see all keys.
     """
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from schemax.runtime.block_table import RequestValues
 from schemax.runtime.filling import AskedSlot, Filling
 from schemax.runtime.plan import Ints
-from schemax.runtime.request_values import RequestValues
 from schemax.runtime.requests import Request
 from schemax.tokens import SlotOutput
 

@@ -21,13 +21,13 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.endings import end_loops
 from schemax.runtime.filling import AskedSlot, Filling
 from schemax.runtime.language_model import LanguageModel, PromptSize
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
 from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request, sampling_columns
 from schemax.runtime.sampler import Sampler
+from schemax.runtime.scheduler import end_loops
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
 from schemax.runtime.stream import Filled, Refused, Trace

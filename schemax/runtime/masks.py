@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from schemax.runtime.batch import KVSegment
-from schemax.runtime.request_values import OWN_ONLY
+from schemax.runtime.block_table import OWN_ONLY
 from schemax.runtime.visibility import Span, within_span
 
 # Rows of a mask for the CUDA kernel begin at multiples of this many numbers.

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
@@ -19,7 +19,6 @@ from schemax.runtime.architecture import takes_masks_by_type
 from schemax.runtime.batch import Batch
 from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.language_model import SLACK, LanguageModel, PromptSize
-from schemax.runtime.longrope import Longrope
 from schemax.runtime.packing import prefix_batch
 from schemax.runtime.pointwise import is_compiled
 from schemax.runtime.visibility import Span, TokenInfo, block_mask, visible
@@ -218,3 +217,55 @@ class DecoderModel(LanguageModel):
 
 def _bytes_of(found: PrefixKV) -> int:
     return sum(part.nbytes for both in found for part in both)
+
+
+class Longrope:
+    """Hooks that let the caller choose longrope's factors.
+
+    transformers chooses by the largest position id of a forward pass, so that other prompts in the
+    batch and later steps would change a prompt's frequencies. Here the caller chooses for a whole
+    prompt: one more column with a position id beyond the switch selects the long factors, and is
+    cut off again.
+    """
+
+    def __init__(self, switch: int) -> None:
+        self._switch = switch
+        self._long = False
+        # transformers writes the factors into a buffer that all threads share.
+        self._lock = threading.RLock()
+
+    @classmethod
+    def of(cls, model: Any, switch: int) -> Longrope:
+        """The hooks of a model; the existing ones if the model was wrapped before."""
+        modules = [m for name, m in model.named_modules() if name.endswith("rotary_emb")]
+        for hook in (hook for module in modules for hook in module._forward_pre_hooks.values()):
+            if isinstance(owner := getattr(hook, "__self__", None), Longrope):
+                return owner
+        made = cls(switch)
+        for module in modules:
+            module.register_forward_pre_hook(made._lengthen, with_kwargs=True)
+            module.register_forward_hook(made._shorten)
+        return made
+
+    @contextmanager
+    def chosen(self, long: bool) -> Iterator[None]:
+        with self._lock:
+            self._long = long
+            try:
+                yield
+            finally:
+                self._long = False
+
+    def _lengthen(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._long:
+            return None
+        *others, position_ids = args if "position_ids" not in kwargs else (*args, None)
+        position_ids = kwargs.pop("position_ids", position_ids)
+        beyond = position_ids.new_full((len(position_ids), 1), self._switch)
+        return tuple(others), {**kwargs, "position_ids": torch.cat([position_ids, beyond], 1)}
+
+    def _shorten(self, _module: nn.Module, _args: Any, output: tuple[Tensor, Tensor]) -> Any:
+        return tuple(part[:, :-1] for part in output) if self._long else None
+
+    def __reduce__(self) -> Any:
+        return Longrope, (self._switch,)  # models are copied and pickled with their hooks

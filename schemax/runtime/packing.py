@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from schemax.runtime.arrays import grouped, padded_runs, ranks, run_of
 from schemax.runtime.batch import Batch, KVSegment, KVWrite, Places, SegmentKind
+from schemax.runtime.block_table import UNSEEN, padded
 from schemax.runtime.plan import Ids, Ints
-from schemax.runtime.ragged import grouped, padded_runs, ranks, run_of
-from schemax.runtime.request_values import UNSEEN, padded
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.visibility import Span
 

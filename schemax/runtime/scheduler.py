@@ -8,20 +8,19 @@ in flight: numbers come from free lists, columns have room to spare, totals are 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 import numpy as np
 
+from schemax.loops import FEWEST_TOKENS, is_loop, may_be_loops
+from schemax.runtime.arrays import ranks
 from schemax.runtime.batch import Places
 from schemax.runtime.beams import BeamSampler
-from schemax.runtime.block_table import BlockTable
+from schemax.runtime.block_table import OWN_ONLY, BlockTable
 from schemax.runtime.document_rows import DocumentRows, RunningRequest
-from schemax.runtime.endings import end_loops
 from schemax.runtime.follow_up_queue import FollowUpQueue
 from schemax.runtime.limits import AdmissionControl
 from schemax.runtime.plan import Ints
-from schemax.runtime.ragged import ranks
-from schemax.runtime.request_values import OWN_ONLY
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Chosen
 from schemax.runtime.slot_table import SlotTable
@@ -290,3 +289,23 @@ class Scheduler:
         self.num_causal -= running.request.is_causal
         for places in running.kept_kv:
             self.kv.give(places)
+
+
+def end_loops(table: SlotTable, slots: Ints, request_of: Callable[[int], Request]) -> None:
+    """Cuts the budgets of looping slots to the tokens written.
+
+    Only slots of requests with retries are cut: without retries a budget is kept. Given answers are
+    exempt, and so are strict grammars, which allow few values that loop by mistake.
+    """
+    counts = table.step[slots]
+    if counts.max(initial=0) < FEWEST_TOKENS:
+        return
+    glance = may_be_loops(table.written[slots, : int(counts.max())], counts)
+    for slot in slots[glance].tolist():
+        request, grammar = request_of(slot), table.specs[slot].grammar
+        is_strict = grammar is not None and grammar.strict
+        if is_strict or not request.retries or request.answers is not None:
+            continue
+        count = int(table.step[slot])
+        if is_loop(table.written[slot, :count].tolist(), request.stem.tolist()):
+            table.budget[slot] = count

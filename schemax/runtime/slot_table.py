@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from schemax.runtime.free_list import FreeList
+from schemax.runtime.arrays import FreeList, ranks
 from schemax.runtime.plan import Ids, Ints
-from schemax.runtime.ragged import ranks
-from schemax.runtime.stop_tables import EOS, StopTables
 from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
 
 Settings = npt.NDArray[np.float64]
@@ -314,3 +312,32 @@ def grown(table: Any, rows: int, columns: int, fill: int) -> Any:
     made = np.full((height, width), fill, table.dtype)
     made[: table.shape[0], : table.shape[1]] = table
     return made
+
+
+EOS = -2
+"""The state behind an id that ends a sequence."""
+
+
+class StopTables:
+    """Several stop rules in one table, with consecutive states and with ids that end a slot."""
+
+    def __init__(self) -> None:
+        self._starts: dict[StopTable, int] = {}
+        self.next_state = np.zeros((0, 0), np.int16)
+
+    def start(self, stop: StopTable) -> int:
+        """The first state of a rule, which is added on first use."""
+        found = self._starts.get(stop)
+        if found is None:
+            found = self._starts[stop] = len(self.next_state)
+            table = stop.next_state.astype(np.int16)
+            table[table >= 0] += found
+            table[:, [i for i in stop.eos_ids if 0 <= i < table.shape[1]]] = EOS
+            known = self.next_state if found else table[:0]
+            self.next_state = np.concatenate([known, table])
+        return found
+
+    def after(self, ids: Ids, state: int) -> int:
+        for token in ids:
+            state = int(self.next_state[state, token])
+        return state

@@ -28,7 +28,7 @@ from schemax.runtime.sampler import Choice
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
-from schemax.runtime.watched_requests import WatchedRequests
+from schemax.runtime.watcher import WatchedRequests
 from schemax.tokens import SlotOutput
 
 # Cap on documents that wait for an equal one in flight. They take no room there, so that nothing

@@ -11,9 +11,8 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from schemax.serve.completion import Completion, Part, Sampling, complete, parts
+from schemax.serve.completion import Completion, Message, Part, Sampling, complete, parts
 from schemax.serve.errors import ApiError
-from schemax.serve.messages import Message
 from schemax.serve.output import Piece, logprobs
 from schemax.serve.service import Service
 from schemax.serve.streams import event_stream, while_connected

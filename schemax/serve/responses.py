@@ -13,9 +13,17 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from schemax.messages import clipped
-from schemax.serve.completion import Completion, Part, Sampling, complete, parts
+from schemax.serve.completion import (
+    Completion,
+    Content,
+    Message,
+    Part,
+    Role,
+    Sampling,
+    complete,
+    parts,
+)
 from schemax.serve.errors import ApiError
-from schemax.serve.messages import Content, Message, Role
 from schemax.serve.service import Service
 from schemax.serve.streams import event_stream, while_connected
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-from schemax.compiler.choices import Branches
+from schemax.compiler.choices import Branches, Choices
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.runtime.filling import AskedSlot, Filling
@@ -16,11 +18,12 @@ from schemax.runtime.requests import Request
 from schemax.servers.answers import Vocabulary
 from schemax.servers.client import Client
 from schemax.servers.dialects import Served, completion, find_completions
-from schemax.servers.grammars import gbnf
 from schemax.servers.remote import RemoteModel
 from schemax.servers.slot_writer import Ask, SlotWriter
 from schemax.tokens import SlotOutput
 
+# The most choices that are sent as a grammar; `slot_writer` enforces grammars here anyway.
+_MOST_TEXTS = 256
 # Most formats write a value on a line, and JSON ends so. Any other rest is asked for again.
 _STOPS, _STOPS_OF_OUTPUTS = ["\n"], ["\n}"]
 
@@ -109,3 +112,12 @@ class CompletionsModel(RemoteModel):
             seed = (config.seed + slot.digest + slot.number + len(ask.written)) % 2**31
             body |= {"temperature": config.temperature, "top_p": config.top_p, "seed": seed}
         return body
+
+
+@lru_cache(maxsize=1024)
+def gbnf(choices: Choices) -> str | None:
+    """The grammar of all texts of a slot; None for too many to send with every request."""
+    if len(choices.texts) > _MOST_TEXTS:
+        return None
+    texts = (json.dumps(text.decode(), ensure_ascii=False) for text in choices.texts)
+    return f"root ::= {' | '.join(texts)}"

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
-from schemax.evaluation.extractions import extractions_of, scores_of
+from schemax.evaluation.scores import extractions_of, scores_of
 from schemax.extractor import Extractor
 from schemax.training.training_examples import TrainingExample
 

@@ -1,4 +1,8 @@
-"""Settings in which the host is measured: a model that is nearly free, schemas, documents."""
+"""Settings in which the host is measured: a model that is nearly free, schemas, documents.
+
+`sizes_of_cuda` has passes run on a CPU with the sizes of CUDA, since measuring the host requires no
+GPU; nothing else in the host's benchmark depends on internals of the runtime.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,12 @@ import torch
 from pydantic import create_model
 
 from schemax.attributes import attr
-from schemax.benchmark.host.as_cuda import sizes_of_cuda
 from schemax.benchmark.host.tiny_writer import tiny_writer
 from schemax.compiler import TextCodec, load_codec
 from schemax.config import DecodingConfig
 from schemax.extractor import Extractor
 from schemax.resources import resource_dir
+from schemax.runtime import limits, sampling, staging
 from schemax.schema import AttrSchema
 
 SlotType = Literal["free", "typed"]
@@ -127,3 +131,20 @@ def sizes_of(setting: Setting) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def sizes_of_cuda(pass_tokens: int = 0) -> Iterator[None]:
+    """Sets CUDA's tokens per pass, slots that are sampled at once, and copies, in its context.
+
+    pass_tokens: the least tokens per pass.
+    """
+    usual, at_once = limits._PASS_TOKENS["cpu"], sampling._AT_ONCE["cpu"]
+    limits._PASS_TOKENS["cpu"] = max(limits._PASS_TOKENS["cuda"], pass_tokens)
+    sampling._AT_ONCE["cpu"] = sampling._AT_ONCE["cuda"]
+    staging.SHARED.remove("cpu")
+    try:
+        yield
+    finally:
+        limits._PASS_TOKENS["cpu"], sampling._AT_ONCE["cpu"] = usual, at_once
+        staging.SHARED.add("cpu")

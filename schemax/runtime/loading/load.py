@@ -20,8 +20,7 @@ from schemax.runtime.loading.files import find_file
 from schemax.runtime.loading.gguf_file import gguf_tokenizer, gguf_weights, is_gguf
 from schemax.runtime.loading.hub_kernels import guard_hub_kernels
 from schemax.runtime.loading.model_files import ModelFiles, find_files, load_config
-from schemax.runtime.loading.precision import automatic_dtype
-from schemax.runtime.loading.quantization import DeviceMap, Quantization, placement
+from schemax.runtime.loading.precision import DeviceMap, Quantization, automatic_dtype, placement
 from schemax.runtime.loading.refusals import NOT_FOUND, brief, refusing, some
 from schemax.runtime.pointwise import compile_chains
 from schemax.trained import FILE as TRAINED
