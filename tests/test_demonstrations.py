@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import slow_but
 from tokenizers import Tokenizer
 
 from recipes.embedded.tasks import TASKS, documents
@@ -73,7 +74,7 @@ def test_every_schema_has_demonstrations() -> None:
     assert sorted(schema_names()) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(NAMES[::7], NAMES))
 def test_they_are_examples_of_a_prompt(name: str, tokenizer: Tokenizer) -> None:
     shown = demonstrations_of(name)
     assert len(shown) == 4

@@ -47,8 +47,11 @@ def schedulers(monkeypatch: pytest.MonkeyPatch) -> list[Scheduler]:
 
 @pytest.mark.parametrize(
     ("huge", "limits"),
-    [(1, {}), (1, {"capacity": 1_000}), (6, {})],
-    ids=["one", "little memory", "several"],
+    [
+        pytest.param(1, {}, id="one", marks=pytest.mark.slow),
+        pytest.param(1, {"capacity": 1_000}, id="little memory", marks=pytest.mark.slow),
+        pytest.param(6, {}, id="several"),
+    ],
 )
 def test_a_small_request_behind_huge_ones_is_done_soon(
     decoder_model: Callable[..., DecoderModel],

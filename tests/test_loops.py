@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from completions_server import served
-from conftest import TITLES, tiny_model
+from conftest import TITLES, slow_but, tiny_model
 from constrained import forked
 from decoding import assert_right, outputs_of, run
 from hypothesis import given
@@ -127,7 +127,7 @@ def cut_early(outputs: Any, budget: int) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", slow_but({"branched", "causal"}, WAYS))
 def test_loops_end_where_the_oracle_ends_them(codec: TextCodec, way: str, loopy: Any) -> None:
     """As often as documents let it, and whatever else is in the same passes."""
     compiled = compiled_for(codec, WAYS[way])

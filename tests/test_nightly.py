@@ -186,7 +186,7 @@ def test_skip_reads_all_records(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     assert set(computed(tmp_path).values()) == {2}
 
 
-@pytest.mark.parametrize("moment", [2, 25, 48])
+@pytest.mark.parametrize("moment", slow_but({25}, [2, 25, 48]))
 def test_a_kill_loses_no_row_that_was_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TITLES, tiny_model
+from conftest import TITLES, combinations, tiny_model
 from families import FAMILIES
 from test_training_rows import VALUES, Roomy
 
@@ -93,8 +93,11 @@ def test_rows_without_an_instruction(codec: TextCodec, monkeypatch: pytest.Monke
         torch.testing.assert_close(fast[1][name], gradient, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("layout", ["branched", "gapped", "autoregressive"])
-@pytest.mark.parametrize("family", ["qwen3", "llama", "gemma3", "mistral (window)"])
+@combinations(
+    "layout, family",
+    ["branched", "gapped", "autoregressive"],
+    ["qwen3", "llama", "gemma3", "mistral (window)"],
+)
 def test_losses_and_gradients_are_those_of_the_dense_mask(
     codec: TextCodec, monkeypatch: pytest.MonkeyPatch, family: str, layout: str
 ) -> None:

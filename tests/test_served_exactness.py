@@ -182,7 +182,7 @@ def ready(name: str) -> tuple[type[AttrSchema], list[str]]:
     return load_schema(name), [text for text, _ in demonstrations_of(name)]
 
 
-@pytest.mark.parametrize("name", schema_names()[::16])
+@pytest.mark.parametrize("name", schema_names()[::24])
 def test_ready_made_schemas(pair: Pair, name: str) -> None:
     schema, texts = ready(name)
     same(pair, texts[:2], schema)
@@ -195,7 +195,7 @@ def test_all_ready_made_schemas(pair: Pair, name: str) -> None:
     same(pair, [*texts, *TEXTS], schema)
 
 
-@pytest.mark.parametrize("schema", DECLARED, ids=lambda schema: schema.__name__)
+@pytest.mark.parametrize("schema", DECLARED[::2], ids=lambda schema: schema.__name__)
 def test_declared_classes(pair: Pair, schema: Any) -> None:
     same(pair, TEXTS[:2], schema)
 
