@@ -188,9 +188,22 @@ def test_patterns_are_found_in_what_is_accepted_and_only_there(pattern: str, nam
     @given(st.text(ALPHABET, max_size=5) | likely)
     def check(text: str) -> None:
         if text.isprintable() or text.isascii():
-            assert accepts_value(attribute, text, name) == is_found(pattern, text)
+            searched = pattern.replace(r"\d", "[0-9]")
+            assert accepts_value(attribute, text, name) == is_found(searched, text)
 
     check()
+
+
+@in_each_format
+@pytest.mark.parametrize("pattern", [r"^\d{2}$", r"^[\d.]{2}$", r"^[\\\d]{2}$"])
+def test_digits_are_those_of_this_script(pattern: str, name: str) -> None:
+    """A YAML text of digits alone is quoted; a last digit of another script would do as well."""
+    attribute = attribute_of(Annotated[str, Field(pattern=pattern)])
+    assert accepts_value(attribute, "12", name)
+    assert not accepts_value(attribute, "1൧", name)
+    assert is_found(pattern, "1൧")
+    free = attribute_of(Annotated[str, Field(pattern=r"^[^\d]{2}$")])
+    assert [accepts_value(free, text, name) for text in ("ab", "a൧", "a1")] == [True, False, False]
 
 
 @in_each_format

@@ -129,6 +129,7 @@ def test_a_converted_whole_number_is_rounded() -> None:
         ("250 count", "oz", "piece does not convert to oz"),
         ("1 299 g", "g", "several numbers"),
         ("1 m 80", "cm", "several numbers"),
+        ("90 min 2019", "hour", "several numbers"),
     ],
 )
 def test_another_kind_of_unit_is_an_error(text: str, unit: str, names: str) -> None:
@@ -146,6 +147,21 @@ def test_another_kind_of_unit_is_an_error(text: str, unit: str, names: str) -> N
         ("340", ["340 g", "coffee", "340 G"], "oz", "12"),
         ("340.0", ["Ground coffee, 340 g"], "oz", "12"),  # as a server writes floats
         ("1299.0", ["1'299 g and 1 299,00 g"], "kg", "1.299"),
+        # A number that follows is another one.
+        ("55", ["Samsung 55-Inch 4K TV"], "cm", "140"),
+        ("55", ["55 inch 3D TV"], "cm", "140"),
+        ("55", ["55 inch 2021 model"], "cm", "140"),
+        ("340", ["Coffee 340 g 2 pack"], "oz", "12"),
+        ("340", ["Coffee, 340 g\n2 packs"], "oz", "12"),
+        ("340", ["340 g 100% Arabica"], "oz", "12"),
+        ("12", ["Parcel weight 12 lb 2024 edition"], "kg", "5.44"),
+        ("90", ["Film, length 90 min 2019"], "hour", "1.5"),
+        # Or a smaller part.
+        ("5", ["5 ft 11 in"], "inch", "71"),
+        ("5", ["height 5' 11\", slim"], "inch", "71"),
+        ("2", ["Parcel, weight 2 lb 3 oz"], "kg", "0.992"),
+        ("2", ["2 lb 3 oz"], "lb", "2.188"),
+        ("1", ["1 h 30"], "hour", "1.5"),
     ],
 )
 def test_a_unit_that_the_document_states_behind_the_number(
@@ -164,7 +180,7 @@ def test_a_unit_that_the_document_states_behind_the_number(
         ("12", ["12 oz and 12 g"], "oz"),
         ("12", ["12 and 12 g"], "oz"),  # once without
         ("5", ["15 g, 5.2 g, 1/5 g, A5 g"], "oz"),  # in no place of its own
-        ("5", ["5 ft 11 in"], "inch"),
+        ("55", ["139 cm, 55 in 1080p"], "inch"),
         ("3", ["3rd generation"], "inch"),  # no rods
         ("3", ["3 in 1"], "cm"),
         ("10.5", ["Width 10.5 D"], "inch"),
@@ -186,6 +202,7 @@ def test_a_number_that_is_taken_as_it_is(text: str, documents: list[str], unit: 
         ("3", ["Shampoo, 3 Fl Oz"], "oz", "fluid_ounce does not convert to oz"),
         ("100", ["for 100 EUR"], "USD", "EUR does not convert to USD"),
         ("100", ["for €100"], "USD", "EUR does not convert to USD"),
+        ("5", ["Lamp price $5 2 pack"], "EUR", "USD does not convert to EUR"),
         ("5", ["5 g or 5 kg"], "oz", '"5 g" and "5 kg"'),
         ("12", ["12 pack, 12 g"], "oz", "does not convert"),
     ],

@@ -151,10 +151,24 @@ class _Parser:
                 # Greedy and lazy repetitions find the same texts.
                 items[-1].repeat = text.removesuffix("?") or text
             elif kind == "set":
-                items.append(_Item(r"[^\n]" if text == "." else text))
+                items.append(_Item(_usual(text)))
             else:
                 items.append(_Item("^" if kind == "begin" else "$", is_anchor=True))
         return items
+
+
+def _usual(characters: str) -> str:
+    """A set of characters as a grammar allows it: of all scripts' digits, 0 to 9.
+
+    A model that may write any digit, but not yet a quote, otherwise ends numbers with foreign ones.
+    """
+    if characters == ".":
+        return r"[^\n]"
+    if characters == r"\d":
+        return "[0-9]"
+    if characters.startswith("[") and not characters.startswith("[^"):
+        return re.sub(r"\\(.)", lambda one: "0-9" if one[1] == "d" else one[0], characters)
+    return characters
 
 
 # --- writing ------------------------------------------------------------------------------------

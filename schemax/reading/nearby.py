@@ -7,17 +7,20 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
+from typing import Any
 
 from schemax.reading import Reading, noted, units
 from schemax.reading.amounts import Amount, amounts_in, plain
-from schemax.reading.numbers import read_number
+from schemax.reading.numbers import read_number, smaller_part
 from schemax.reading.units import unit_beside
 
 _BARE = re.compile(r"[-+−]?\d+(?:[.,]\d*)?(?:[eE][-+]?\d{1,2})?")
 # A minus in front of a number, and the notations of fractions.
 _MINUS = re.compile(r"(?:^|[\s(\[:=~<>])[-−–]\s?$")
 _FRACTION = re.compile(r"[¼-¾⅐-⅞]|\d\s?[/⁄]\s?\d")
-_NUMBER = re.compile(r"\s*\d")
+# "3 in 1", where no inches are meant.
+_IN_ONE = re.compile(r"\s+in\s+\d{1,2}(?![\w'\"”″])(?![.,]\d)", re.IGNORECASE)
+_NEXT = re.compile(r"[^\S\n]*(\d+(?:[.,]\d+)?)")
 # The most places of a number that are examined.
 _MOST_PLACES = 100
 
@@ -80,9 +83,12 @@ def _stated(text: str, documents: Iterable[str], unit: str) -> Iterator[str]:
         for start, end in _places(text, document):
             amount = Amount(Decimal(0), start, end, 0)
             found = unit_beside(document, amount, unit)
-            # Not "5 ft 11 in", and not "3 in 1".
-            is_other = found is not None and not _NUMBER.match(document, found[1])
-            if found is None or not is_other or found[0] == units.unit_named(unit):
+            whole = 0 if found is None else _end_of_parts(document, found, unit)
+            if found is None or _IN_ONE.match(document, end):
+                yield ""
+            elif whole > found[1]:
+                yield shown + document[end:whole]
+            elif found[0] == units.unit_named(unit):
                 yield ""
             elif text[0] not in "-−" and _MINUS.search(document, 0, start):
                 negative = document[start : found[1]]
@@ -93,6 +99,17 @@ def _stated(text: str, documents: Iterable[str], unit: str) -> Iterator[str]:
                 negative = None
     if negative is not None:
         raise ValueError(f"the documents state -{negative}, and the value has no minus")
+
+
+def _end_of_parts(document: str, found: tuple[Any, int], unit: str) -> int:
+    """The end of an amount whose first part has the unit found: behind the inches of 5 ft 11 in."""
+    behind = _NEXT.match(document, found[1])
+    if behind is None or units.is_money(unit) or not units.converts(found[0], unit):
+        return found[1]
+    part = Amount(Decimal(behind[1].replace(",", ".")), *behind.span(1), 0)
+    smaller = unit_beside(document, part, unit) or smaller_part(document, part, found[0])
+    is_part = smaller and units.converts(smaller[0], unit) and found[0] > smaller[0]
+    return smaller[1] if smaller and is_part else found[1]
 
 
 def _places(text: str, document: str) -> Iterator[tuple[int, int]]:

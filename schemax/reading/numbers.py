@@ -71,12 +71,13 @@ _RUN_TOGETHER = re.compile(
 )
 _MINUTES_TOGETHER = re.compile(r"(?<=\d)\s?m(?=\d{1,2}\s?s)", re.IGNORECASE)
 _MINUTES = re.compile(r"(?<=\d)\s?m(?![^\W_])", re.IGNORECASE)
+# The next smaller unit, and how many of it are one of the larger.
 _SMALLER = {
-    "foot": "inch",
-    "hour": "minute",
-    "minute": "second",
-    "pound": "ounce",
-    "stone": "pound",
+    "foot": ("inch", 12),
+    "hour": ("minute", 60),
+    "minute": ("second", 60),
+    "pound": ("ounce", 16),
+    "stone": ("pound", 14),
 }
 _JOINED = re.compile(r"\s*(?:,|and|und|et|y|e)?\s*", re.IGNORECASE)
 
@@ -273,15 +274,21 @@ def _take_smaller(
     for one, other in pairwise(amounts):
         found = stated[one]
         if stated[other] is None and found is not None and units.converts(found[0], unit):
-            between, rest = text[found[1] : other.start], text[other.end :]
-            if between.strip() or _GOES_ON.match(rest):
+            if text[found[1] : other.start].strip() or _GOES_ON.match(text, other.end):
                 continue
-            smaller = _SMALLER.get(str(found[0]))
-            if smaller is None:
+            stated[other] = smaller_part(text, other, found[0])
+            if stated[other] is None:
                 raise _several([one, other])
-            stated[other] = units.unit_named(smaller), other.end
         elif found is None and _GROUPED.fullmatch(text[one.start : other.end]):
             raise _several([one, other])
+
+
+def smaller_part(text: str, amount: Amount, larger: Any) -> tuple[Any, int] | None:
+    """The unit of a bare number behind an amount in a larger unit, and its end; None for no part."""
+    smaller, count = _SMALLER.get(str(larger), ("", 0))
+    if amount.value >= count or _GOES_ON.match(text, amount.end):
+        return None
+    return units.unit_named(smaller), amount.end
 
 
 _GOES_ON = re.compile(r"\s*[^\W_]")
