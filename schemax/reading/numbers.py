@@ -284,7 +284,7 @@ def _take_smaller(
 
 
 def smaller_part(text: str, amount: Amount, larger: Any) -> tuple[Any, int] | None:
-    """The unit of a bare number behind an amount in a larger unit, and its end; None for no part."""
+    """The unit of a bare number behind an amount in a larger unit, and its end; None if no part."""
     smaller, count = _SMALLER.get(str(larger), ("", 0))
     if amount.value >= count or _GOES_ON.match(text, amount.end):
         return None
