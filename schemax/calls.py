@@ -223,6 +223,10 @@ class Calls(ModelSettings):
         if isinstance(self.model, RemoteModel):
             self.model.client.close()
 
+    @property
+    def is_closed(self) -> bool:
+        return self._engine.is_closed
+
     def __exit__(self, *_: object) -> None:
         self.close()
 

@@ -1,7 +1,4 @@
-"""`Extractor`: a loaded model that turns products into typed instances.
-
-`extract` does everything in one call, from a model's name on.
-"""
+"""`Extractor`: a loaded model that turns products into typed instances."""
 
 from __future__ import annotations
 
@@ -68,13 +65,10 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         self.model: Any = model if isinstance(model, RemoteModel) else prepare(model)
         self._engine = SharedEngine(self.model)
         self.tokenizer = tokenizer
-        self.format = format
-        self.template = template
-        self.prompt = PromptFile()
+        self.format, self.template = format, template
         self.decoding = resolve_decoding(decoding)
         self.calibration = calibration or Calibration()
-        self.trained = TrainedWith()
-        self.is_trained = False
+        self.prompt, self.trained, self.is_trained = PromptFile(), TrainedWith(), False
         self._unfamiliar: WeakSet[CompiledSchema] = WeakSet()  # schemas that were warned of
         as_codec(tokenizer).check_vocabulary(self.model.vocab_size)
         self.eos_ids = checked_eos_ids(
@@ -238,8 +232,7 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         chosen = read_prompt_file(prompt)
         made = copy(self)
         made.prompt = chosen.without(format=format is not None, template=template is not None)
-        made.format = format or self.format
-        made.template = template or self.template
+        made.format, made.template = format or self.format, template or self.template
         made.decoding = resolve_decoding(decoding or chosen.decoding or self.decoding)
         made.calibration = chosen.calibration or self.calibration
         made.is_trained = True  # it is shown what the file names, and nothing else
@@ -259,7 +252,8 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
     def default(cls) -> Extractor:
         """The model named by the environment variable SCHEMAX_MODEL, else the embedded one.
 
-        Loaded once. The embedded model warns (UserWarning) of what it was trained for.
+        Loaded once, and again where it was closed. The embedded model warns (UserWarning) of its
+        training.
         """
         place = default_model()
         if is_embedded(place):
@@ -268,9 +262,15 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
 
 
 @lru_cache(maxsize=1)
-def loaded(name: str) -> Extractor:
-    """Loads a model, which stays loaded until another one is named."""
+def _loaded(name: str) -> Extractor:
     return Extractor.from_pretrained(name)
+
+
+def loaded(name: str) -> Extractor:
+    """Loads a model, which stays loaded until another one is named, or somebody closes it."""
+    if _loaded(name).is_closed:
+        _loaded.cache_clear()
+    return _loaded(name)
 
 
 @overload

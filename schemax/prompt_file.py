@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from schemax.calibration import Calibration
+from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, decoding_name, resolve_decoding
-from schemax.errors import InputError
+from schemax.errors import InputError, TemplateError
+from schemax.formats import get_format
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +117,19 @@ def _prompt_file(written: Any, source: str) -> PromptFile:
     template = _text("template", written.get("template"))
     if template is not None and "\n" not in template:
         template += "\n"  # else it could be taken for the name or the path of another one
+    if template is not None:
+        try:
+            load_template(template)
+        except TemplateError as error:  # which begins with "template"
+            raise ValueError(str(error)) from error
+    if (format := _text("format", written.get("format"))) is not None:
+        try:
+            get_format(format)
+        except ValueError as error:
+            raise ValueError(f"format: {error}") from error
     return PromptFile(
         template=template,
-        format=_text("format", written.get("format")),
+        format=format,
         decoding=_decoding(written.get("decoding")),
         demonstrations=tuple(_demonstration(place, one) for place, one in enumerate(shown)),
         calibration=_calibration(written.get("calibration")),

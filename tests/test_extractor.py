@@ -323,6 +323,10 @@ def test_schemax_model_names_the_default(
     monkeypatch.setenv("SCHEMAX_MODEL", str(folder))
     assert Loose.extract(TITLES[:2], format="yaml") == extractor.extract(TITLES[:2], Loose)
     assert Extractor.default() is Extractor.default()
+    with Extractor.default() as closed:
+        pass
+    assert closed.is_closed
+    assert not Extractor.default().is_closed
 
 
 def test_a_template_travels_with_the_weights(folder: Path, tmp_path: Path) -> None:

@@ -26,9 +26,10 @@ from grammar_walks import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, create_model
 
 from schemax.attributes import compile_attributes
+from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.grammars import check_grammar, left_to_validation, may_be_null, slot_grammar
 from schemax.compiler.patterns import Unsupported, is_found, spelled
 from schemax.errors import SchemaError
@@ -360,8 +361,20 @@ def test_conditions_that_nothing_meets_are_refused(name: str) -> None:
         attribute = attribute_of(annotation, field)
         with pytest.raises(SchemaError, match=r"^Model\.value: no value satisfies its conditions"):
             check_grammar(grammar_of(attribute, name), schema="Model", attribute=attribute)
-    check_grammar(grammar_of(attribute_of(int | None, Field(ge=10, le=5)), name),
-                  schema="Model", attribute=attribute)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("annotation", "field"),
+    [
+        (int | None, Field(ge=10, le=5)),
+        (str | None, Field(pattern="^a$", min_length=2)),
+        (date | None, Field(gt=date.max)),
+    ],
+)
+def test_null_meets_no_condition(annotation: Any, field: Any, codec: TextCodec) -> None:
+    schema = create_model("Model", value=(annotation, field))
+    with pytest.raises(SchemaError, match=r"^Model\.value: no value satisfies its conditions"):
+        compile_schema(schema, codec)
 
 
 def test_a_grammar_that_does_not_compile_is_refused() -> None:

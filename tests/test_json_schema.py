@@ -306,6 +306,8 @@ def test_json_models_can_extend_a_class() -> None:
         ({"prefixItems": [{"type": "string"}], "maxItems": 3}, "declare an object"),
         ({"prefixItems": [{"type": "string"}] * 101}, "at most 100 schemas"),
         ({"type": "object"}, "has no properties"),
+        ({"type": "object", "required": ["brnd"], "properties": {"brand": {"type": "string"}}},
+         "required names 'brnd', which is none of its properties (brand)"),
         ({"type": "object", "additionalProperties": {"type": "string"},
           "properties": {"a": {"type": "string"}}}, "beside properties have no known keys"),
         ({"type": "object", "patternProperties": {"a": {}}}, "has no type"),

@@ -104,6 +104,8 @@ def test_people_may_edit_a_file(file: Path) -> None:
         ({"calibration": {"warmth": 1}}, "calibration: unknown key 'warmth'"),
         ({"calibration": 1}, "calibration: expected an object"),
         ({"demonstrations": {}}, "demonstrations: expected a list"),
+        ({"format": "toml"}, "format: unknown format 'toml'"),
+        ({"template": "{{"}, "template, line 1: unexpected 'end of template'"),
         ({"demonstrations": [1]}, r"demonstrations[0]: expected an object"),
         ({"demonstrations": [{"text": "x", "attributes": {}}]}, "demonstrations[0].category is"),
         ({"demonstrations": [{"category": "x", "attributes": {}}]}, "demonstrations[0].text is"),

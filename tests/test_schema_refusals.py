@@ -289,6 +289,7 @@ def test_k_max_must_be_within_bounds(k_max: Any) -> None:
 def test_what_is_no_model() -> None:
     assert refused(int).schema == "int"
     assert "is no class derived from" in refused("Television").reason
+    assert "from_json_schema(DOCUMENT)" in refused("object").reason
     error = refused(Television())
     assert (error.schema, error.reason) == ("Television", "is an instance; pass its class")
     assert "a root that is no object has no named fields" in refused(RootModel[int]).reason

@@ -91,7 +91,15 @@ def test_bodies_that_trickle_have_no_more_time(url: str) -> None:
             {"content": b"{}", "headers": {"content-type": "text/plain"}},
             415,
             "Content-Type",
-            "application/json, not text/plain",
+            "application/json, not 'text/plain'",
+        ),
+        (
+            "POST",
+            "/v1/chat/completions",
+            {"content": b'{"model": "x"}'},
+            415,
+            "Content-Type",
+            "application/json, not 'nothing'",
         ),
         (
             "POST",

@@ -188,6 +188,24 @@ def test_ready_made_schemas(pair: Pair, name: str) -> None:
     same(pair, texts[:2], schema)
 
 
+def test_the_format_of_a_class_gives_way_to_the_server_s(pair: Pair) -> None:
+    class Plain(AttrSchema):
+        """A product."""
+
+        brand: str | None = None
+
+    class Marked(AttrSchema, category="plain", format="xml"):
+        """A product."""
+
+        brand: str | None = None
+
+    values = [
+        [item.value.brand for item in read(pair.there, TEXTS[:2], schema)]
+        for schema in (Plain, Marked)
+    ]
+    assert values[0] == values[1] != [None, None]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", schema_names())
 def test_all_ready_made_schemas(pair: Pair, name: str) -> None:

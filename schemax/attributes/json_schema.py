@@ -31,6 +31,7 @@ from schemax.attributes.json_values import (
 )
 from schemax.attributes.settings import spaced, words_of
 from schemax.errors import SchemaError
+from schemax.messages import clipped
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -106,6 +107,13 @@ class Builder(Types):
         required = node.get("required", [])
         if not isinstance(required, list):
             raise self._error(place, "required must be a list of property names")
+        known = node.get("properties") or {}
+        if strange := [name for name in required if name not in known]:
+            raise self._error(
+                place,
+                f"required names {strange[0]!r}, which is none of its properties "
+                f"({clipped(', '.join(map(str, known)))})",
+            )
         names = field_names(properties, base)
         invented = "$schema" not in self._document.root and _is_of_pydantic(node)
         fields: dict[str, Any] = {}

@@ -88,7 +88,10 @@ def require_model(model: Any) -> None:
     if get_origin(model) in (Union, UnionType):
         reason = "is a union; declare a class of it, such as class Item(RootModel[Cat | Dog]): pass"
     if isinstance(model, str):
-        reason += "; load_schema(NAME) gives a ready-made one"
+        reason += (
+            "; load_schema(NAME) gives a ready-made one, and AttrSchema.from_json_schema(DOCUMENT) "
+            "a class of a JSON Schema document"
+        )
         raise SchemaError(clipped(repr(model)), None, reason)
     raise SchemaError(getattr(model, "__name__", type(model).__name__), None, reason)
 

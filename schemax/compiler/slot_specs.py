@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -87,7 +87,7 @@ class Compiling:
         null = self.codec.encode(form.escape(None) + tails[0])
         text = slot_grammar(attribute, form, tails) if self.config.constrain else None
         if text is not None:
-            check_grammar(text, schema=self.schema, attribute=attribute)
+            self._check(attribute, tails)
             if not attribute.strict:
                 text = slot_grammar(attribute, form, tails, literals=False) or text
             grammar = TokenGrammar(
@@ -104,6 +104,15 @@ class Compiling:
             copying = copying_of(attribute, form, tails, self.config, self.codec, self.vocab_size)
         null_id = null[0] if may_be_null(attribute) else -1
         return SlotSpec(null_id, grammar, copying=copying)
+
+    def _check(self, attribute: Attribute, tails: Sequence[str]) -> None:
+        """Raises SchemaError for conditions that no value meets; null is none."""
+        ways = [attribute]
+        if attribute.omittable and attribute.constraints:
+            ways = [replace(attribute, omittable=False), attribute]
+        for one in ways:
+            if text := slot_grammar(one, self.format, tails):
+                check_grammar(text, schema=self.schema, attribute=attribute)
 
 
 def slot_tails(

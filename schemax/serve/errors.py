@@ -101,10 +101,9 @@ async def _answer(request: Request, error: Exception) -> Response:
             allowed = (error.headers or {}).get("Allow", "another method")
             said = f"{path} takes {allowed}, not {request.method}"
             found = ApiError(405, said, headers=error.headers)
-        case RequestValidationError() if kind and not _is_json(kind):
-            found = ApiError(
-                415, f"send application/json, not {clipped(kind)}", param="Content-Type"
-            )
+        case RequestValidationError() if request.method == "POST" and not _is_json(kind):
+            said = f"send application/json, not {clipped(kind) or 'nothing'!r}"
+            found = ApiError(415, said, param="Content-Type")
     return found.response()
 
 

@@ -100,7 +100,11 @@ def _compiled(schema: Any, codec: Any, config: DecodingConfig) -> CompiledSchema
     found = compile_schema(
         schema, codec, format="json", template=Conversation(), decoding=config, eos_ids=()
     )
-    first = replace(found.slots[0], json_schema=declaration_of(schema))
+    declared = declaration_of(schema)
+    for node in (declared, *declared.get("$defs", {}).values()):
+        if "properties" in node:
+            node.pop("format", None)  # which gives way to the server's
+    first = replace(found.slots[0], json_schema=declared)
     return replace(found, slots=(first, *found.slots[1:]), waves=None)
 
 
