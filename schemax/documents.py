@@ -55,9 +55,12 @@ class RecordFields:
         category: str | None,
         html: Html = "strip",
     ) -> RecordFields:
-        """Accepts one key as well as several. Raises ValueError for an unknown `html`."""
+        """Accepts one key as well as several. Raises ValueError for keys that are none, and for an
+        unknown `html`."""
         if html not in get_args(Html):
             raise ValueError(f'html must be "strip" or "keep", not {html!r}')
+        if not isinstance(text, str | Sequence | None):
+            raise ValueError(f"text must be the name of a key, or several, not {text!r}")
         keys = (text,) if isinstance(text, str) else None if text is None else tuple(text)
         return cls(keys, id, category or "category", html)
 
@@ -226,7 +229,11 @@ def _as_text(key: Any, value: Any) -> str:
     if isinstance(value, (list, tuple)) and all(map(_is_scalar, value)):
         return ", ".join(filter(None, (_as_text(key, item) for item in value)))
     if isinstance(value, bytes):
-        raise ValueError(f"column {clipped(repr(key))} holds bytes that are not valid UTF-8")
+        try:
+            return value.decode().strip()
+        except UnicodeDecodeError:
+            reason = f"column {clipped(repr(key))} holds bytes that are not valid UTF-8"
+            raise ValueError(reason) from None
     if not _is_scalar(value):
         raise ValueError(
             f"{clipped(repr(key))} holds a {type(value).__name__}, which cannot be shown as text; "

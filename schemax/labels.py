@@ -20,6 +20,7 @@ from schemax.attributes.annotations import text_of
 from schemax.compiler.list_slots import Rows, leaves_of_item
 from schemax.errors import InputError
 from schemax.formats import OutputFormat, Scalar, Writable, get_format
+from schemax.messages import message_of
 from schemax.results import FieldError, SlotText, build
 from schemax.results.fields import Leaf, field_tree_of
 from schemax.results.values import readings_of
@@ -156,7 +157,7 @@ def _misfits(leaf: Leaf, value: Writable) -> Iterator[FieldError]:
     try:
         TypeAdapter(leaf.annotation).validate_python(value)
     except ValidationError as error:
-        yield FieldError(leaf.attribute.name, error.errors()[0]["msg"])
+        yield FieldError(leaf.attribute.name, message_of(error.errors()[0]))
 
 
 def _whole(field: str | None, stated: Mapping[str, Stated]) -> str | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from itertools import islice
 from operator import itemgetter
 from traceback import walk_stack
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -77,6 +78,15 @@ def reason_of(error: Exception) -> str:
     if type(error) is ValueError and said:
         return clipped(said)
     return clipped(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+
+
+def message_of(detail: Mapping[str, Any]) -> str:
+    """The message of one of Pydantic's errors; of a number in a date, which Pydantic takes for
+    seconds, one that says so."""
+    if detail["type"] == "date_from_datetime_inexact":
+        return "Input should be a date without a time, not a bare number"
+    found: str = detail["msg"]
+    return found
 
 
 def misfit_of(error: ValidationError) -> str:

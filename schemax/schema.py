@@ -13,7 +13,7 @@ from schemax.attributes import settings_of
 from schemax.attributes.annotations import allows_none
 from schemax.attributes.json_writer import STANDARD, Untitled, marked
 from schemax.attributes.made_classes import build_model
-from schemax.attributes.settings import is_unprintable
+from schemax.attributes.settings import is_unprintable, spaced
 from schemax.errors import SchemaError
 from schemax.extractor import extract
 
@@ -95,7 +95,10 @@ class AttrSchema(BaseModel):
         shown = resolved.get("properties", {})
         for name, field in cls.model_fields.items():
             if field.title is None:
-                shown.get(field.alias or name, shown.get(name, {})).pop("title", None)
+                own = shown.get(field.alias or name, shown.get(name, {}))
+                own.pop("title", None)
+                if field.alias and field.alias in shown and spaced(field.alias) != spaced(name):
+                    own["title"] = spaced(name)  # else the alias would be shown
         marked(resolved, cls)
         return document
 

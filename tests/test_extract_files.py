@@ -154,6 +154,8 @@ def test_options_mean_what_they_mean_to_the_command(extractor: Extractor, tmp_pa
         ({"output": "./in.jsonl"}, InputError, "cannot write ./in.jsonl: it is an input"),
         ({"schema": dict[str, int]}, SchemaError, "no class derived"),
         ({"shard": "3/3"}, ValueError, "shard must be"),
+        ({"limit": -1}, ValueError, "limit must be a number of records, not -1"),
+        ({"text": 5}, ValueError, "text must be the name of a key, or several, not 5"),
         ({"on_too_long": "cut"}, ValueError, "on_too_long must be"),
         ({"decodng": "paper"}, TypeError, "no option 'decodng'; it has text, id"),
         ({"format": "toml"}, ValueError, "unknown format 'toml'"),

@@ -367,3 +367,14 @@ def test_json_documents_refused(document: Any, reason: str) -> None:
     assert caught.value.schema == "Doc" or reason.startswith(("is not", "must be a JSON"))
     assert caught.value.field is None
     assert reason in caught.value.reason
+
+
+def test_the_document_of_an_aliased_field_shows_the_same_name() -> None:
+    class Product(AttrSchema):
+        brand: str | None = attr("Manufacturer", alias="theBrand")
+        size_cm: int | None = attr("Size", alias="sizeCm")
+
+    (brand, size) = compile_attributes(AttrSchema.from_json_schema(Product.json_schema()))
+    assert [one.labels for one in (brand, size)] == [
+        one.labels for one in compile_attributes(Product)
+    ]

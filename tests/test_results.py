@@ -348,6 +348,15 @@ def test_a_validator_may_make_a_date_of_a_year() -> None:
     assert told(item) == {"reprinted": "Input should be a date, not a bare number"}
 
 
+@pytest.mark.parametrize("number", ["0", "3", "12", "86400"])
+def test_a_few_seconds_since_1970_are_no_date(number: str) -> None:
+    class Milk(BaseModel):
+        packed: date | None = None
+
+    (said,) = told(read(Milk, packed=number)).values()
+    assert "not a bare number" in said
+
+
 # --- nulls, fallbacks, failures -----------------------------------------------------------------
 
 

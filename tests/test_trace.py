@@ -14,6 +14,7 @@ import pytest
 from chromium import Browser, find_chromium
 from conftest import slow_but
 from decoding import TEMPLATE
+from document_files import docx_of, word
 from families import FORK
 from pydantic import field_validator
 from typer.testing import CliRunner
@@ -218,6 +219,10 @@ def test_files_give_their_first_document(tmp_path: Path, monkeypatch: pytest.Mon
     Path("tv.txt").write_text(TITLE, "utf-8")
     Path("none.csv").write_text("title\n")
     Path("broken.jsonl").write_text("{\n")
+    Path("old.txt").write_bytes("Sony Télé".encode("cp1252"))
+    Path("tv.docx").write_bytes(docx_of(word("<w:p><w:r><w:t>Sony Télé</w:t></w:r></w:p>")))
+    for name in ("old.txt", "tv.docx"):
+        assert json.loads(run(name, "--json").stdout)["text"] == "Sony Télé"
     for name in ("tvs.jsonl", "tv.txt"):
         result = run(name, "--json")
         assert json.loads(result.stdout)["text"] == TITLE
@@ -226,6 +231,8 @@ def test_files_give_their_first_document(tmp_path: Path, monkeypatch: pytest.Mon
         ("none.csv", "none.csv holds no document"),
         ("broken.jsonl", "line 1"),
         ("absent.jsonl", "no such file: absent.jsonl; give the text of a document"),
+        ("absent.pdf", "no such file: absent.pdf; give the text of a document"),
+        (".", ". is a folder; name a file"),
     ):
         result = run(name)
         assert (result.exit_code, said in result.stderr) == (2, True), result.stderr

@@ -130,6 +130,10 @@ def test_a_converted_whole_number_is_rounded() -> None:
         ("1 299 g", "g", "several numbers"),
         ("1 m 80", "cm", "several numbers"),
         ("90 min 2019", "hour", "several numbers"),
+        ("10 ± 0.5 mm", "mm", "several numbers"),
+        ("10 +/- 0.5 mm", "mm", "several numbers"),
+        ("30 by 40 cm", "cm", "several numbers"),
+        ("2 + 1 kg", "kg", "several numbers"),
     ],
 )
 def test_another_kind_of_unit_is_an_error(text: str, unit: str, names: str) -> None:

@@ -16,6 +16,7 @@ from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.discovery.discover import FoundAttribute, as_json, discovered
 from schemax.documents import RecordFields
 from schemax.io.readers import InputFiles
+from schemax.io.storage import refuse_inputs
 from schemax.messages import say
 from schemax.ready_made import match_of
 from schemax.terminal import table
@@ -71,6 +72,7 @@ def discover(given: Given) -> None:
     for place in filter(None, (given.output, given.report)):
         if not place.parent.is_dir():
             raise UsageError(f"cannot write {place}: no folder {place.parent}")
+        refuse_inputs(str(place), source.files)
     if (known := match_of(given.category)) is not None:
         say(f"note: a ready-made schema is near to this category: {known.schema}")
     with plain_warnings():

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from difflib import get_close_matches
+from functools import partial
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -31,7 +33,7 @@ from schemax.io.partitions import kept_for, layout_of
 from schemax.io.readers import CSV, Shard
 from schemax.io.records import STANDARD
 from schemax.io.rows import Details
-from schemax.io.storage import suffixes
+from schemax.io.storage import refuse_inputs, suffixes
 from schemax.io.summary import reason_of, reasons
 from schemax.io.task import in_process
 from schemax.messages import clipped, harmless, say
@@ -68,8 +70,16 @@ class ExtractCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         pairs = pairwise([*args, ""])
         alone = {"--details": "--details=all"}
+        # Also of a misspelt word, which is refused by its name.
+        of_word = partial(get_close_matches, possibilities=["confidence"])
         return super().parse_args(
-            ctx, [one if after == "confidence" else alone.get(one, one) for one, after in pairs]
+            ctx,
+            [
+                one
+                if one != "--details" or (of_word(after) and not Path(after).exists())
+                else alone[one]
+                for one, after in pairs
+            ],
         )
 
 
@@ -89,6 +99,8 @@ def extract(context: typer.Context, given: Given) -> None:
     keys = None if given.text is None else listed(given.text)
     keep = tuple(listed(given.keep or ""))
     name, quiet, spec = given.output or STANDARD, given.quiet, given.schema
+    if name == "/dev/stdout":  # a link to a file or a pipe of the shell's
+        name = STANDARD
     _check(given, keys)
     if given.model is None and given.server is None and spec and is_trained(spec):
         given = replace(given, model=spec)
@@ -133,6 +145,11 @@ def extract(context: typer.Context, given: Given) -> None:
         if not into_file and (given.reuse or given.if_complete != "replace"):
             raise UsageError("--reuse and --if-complete need files and a file: name one with -o")
         title = "stdin" if source.is_stdin else Path(source.files[0]).name
+        if given.report is not None:
+            schema = given.schema or ""
+            schema = schema.rpartition(":")[0] or schema
+            used = (*source.files, schema, name, given.examples, given.prompt, given.reuse)
+            refuse_inputs(given.report, map(str, filter(None, used)))
         report = nullcontext() if given.report is None else open_report(given.report, title)
         with report as page, terminable():
             teller = _Teller(page)

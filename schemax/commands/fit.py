@@ -13,6 +13,7 @@ from schemax.compiler.prompt import load_template, template_source
 from schemax.evaluation.datasets import as_shown, dataset, schemas_for
 from schemax.evaluation.labelled_schemas import as_declared
 from schemax.interrupts import terminable
+from schemax.io.storage import refuse_inputs
 from schemax.messages import say
 from schemax.prompt_file import write_prompt_file
 from schemax.terminal import show
@@ -52,6 +53,7 @@ def fit(given: Given) -> None:
     seconds, output = _seconds(given.time), given.output
     if output.is_dir() or not output.parent.is_dir():
         raise UsageError(f"-o names a file in a folder that is there, not {output}")
+    refuse_inputs(str(output), map(str, filter(None, (given.data, given.test, given.schemas))))
     decoding = given.settings()["decoding"]
     templates = {Path(one).name: template_source(one) for one in given.templates or ()}
     for text in templates.values():

@@ -8,6 +8,7 @@ from schemax.commands.console import plain_warnings
 from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.io.finished import read_run_record, tables_of
 from schemax.io.merging import common_record
+from schemax.io.storage import refuse_inputs
 from schemax.messages import say
 from schemax.report import open_report
 from schemax.report.overview import facts_of
@@ -39,6 +40,7 @@ def report(given: Given) -> None:
     first = next(iter(found)).rstrip("/")
     beside = first[: 1 + first.rfind("/")]
     name = given.output or (f"{first}.html" if len(found) == 1 else f"{beside}report.html")
+    refuse_inputs(name, found)
     with plain_warnings(), open_report(name, Path(first).name) as page:
         page.overview.facts += facts_of(common_record(found), given.price_per_hour)
         if len(found) > 1:

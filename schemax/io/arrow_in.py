@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, BinaryIO
 
 from schemax.errors import InputError
-from schemax.io.records import LONGEST, TOO_LONG, Record, Unreadable
+from schemax.io.records import LONGEST, TOO_LONG, Record, Unreadable, check_names
 from schemax.io.storage import optional
 from schemax.messages import clipped
 
@@ -25,6 +25,7 @@ def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> 
     parquet = optional("pyarrow.parquet", name)
     # Without pre_buffer, which reads a whole row group ahead.
     file = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
+    check_names(file.schema_arrow.names, name)
     wanted = projected(columns, file.schema_arrow.names)
     rows = _rows_of(_bytes_of_row(file.metadata))
     for batch in file.iter_batches(rows, columns=wanted, use_threads=False):
@@ -33,6 +34,7 @@ def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> 
 
 def read_arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
     opened = _open_arrow(handle, name)
+    check_names(opened.schema.names, name)
     wanted, batches = projected(columns, opened.schema.names), opened
     if hasattr(opened, "get_batch"):
         batches = map(opened.get_batch, range(opened.num_record_batches))

@@ -16,9 +16,8 @@ from itertools import chain
 from typing import BinaryIO
 
 from schemax.errors import InputError
-from schemax.io.records import LONGEST, TOO_LONG, Record
+from schemax.io.records import LONGEST, TOO_LONG, Record, check_names
 from schemax.io.storage import suffixes
-from schemax.messages import clipped
 
 DELIMITERS = ",;\t"
 # A cell in quotes, behind any delimiter.
@@ -144,9 +143,7 @@ def check_header(header: Sequence[str] | None, name: str) -> None:
         raise InputError(f"cannot read {name}: its header is {TOO_LONG}")
     if any(map(_is_broken, header)):
         raise InputError(f"cannot read {name}: its header is not UTF-8; save it as CSV in UTF-8")
-    if len(set(header)) < len(header):
-        twice = next(key for key in header if header.count(key) > 1)
-        raise InputError(f"cannot read {name}: two columns are named {clipped(repr(twice))}")
+    check_names(header, name)
 
 
 def _is_broken(cell: str) -> bool:

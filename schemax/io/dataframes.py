@@ -16,7 +16,7 @@ from schemax.io.arrow import plain_schema, record_batch
 from schemax.io.arrow_in import as_record, batch_records, holds_times, projected, read_cells
 from schemax.io.columns import Schemas
 from schemax.io.input_columns import checked_frame
-from schemax.io.records import Record
+from schemax.io.records import Record, check_names
 from schemax.io.resumable import PART_ROWS
 from schemax.io.rows import Details, RowForm
 from schemax.io.storage import optional
@@ -125,8 +125,11 @@ def _in_kind(found: Any, frame: Any, kind: str, keep: list[str]) -> Any:
 
 def _column_names(frame: Any, kind: str) -> list[str]:
     if kind == "pyarrow":
-        return list(frame.schema.names)
-    return [str(name) for name in (frame.column_names if kind == "datasets" else frame.columns)]
+        names = list(frame.schema.names)
+    else:
+        names = list(map(str, frame.column_names if kind == "datasets" else frame.columns))
+    check_names(names, "the frame")
+    return names
 
 
 def _while_read(reader: Any, read: Callable[[Any], Any], show_progress: bool) -> Any:

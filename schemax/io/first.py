@@ -6,17 +6,16 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from schemax.errors import InputError
+from schemax.io.document_files import is_document, load_document
 from schemax.io.excel import EXCEL
 from schemax.io.readers import ARROW, CSV, PARQUET, read_file
 from schemax.io.storage import suffixes
 from schemax.messages import say
 
 _TABLES = (".jsonl", ".ndjson", ".json", *CSV, *PARQUET, *ARROW, *EXCEL)
-_TEXTS = (".txt", ".md", ".html", ".htm")
 
 
 def first_document(text: str) -> str | Mapping[str, Any]:
@@ -26,15 +25,18 @@ def first_document(text: str) -> str | Mapping[str, Any]:
     """
     if text == "-":
         return sys.stdin.read()
-    suffix = suffixes(text)[0]
+    is_word = text.split() == [text]
+    if is_word and os.path.isdir(text):
+        raise InputError(f"{text} is a folder; name a file, or give the text of a document")
     is_file = os.path.isfile(text)
-    if suffix not in (*_TEXTS, *_TABLES) or not (is_file or text.split() == [text]):
+    is_named = suffixes(text)[0] in _TABLES or is_document(text)
+    if not is_named or not (is_file or is_word):
         return text
     if not is_file:
         raise InputError(f"no such file: {text}; give the text of a document")
     say(f"note: the first document of {text}")
-    if suffix not in _TABLES:
-        return Path(text).read_text("utf-8-sig")
+    if is_document(text):
+        return str(load_document(text)["text"])
     with closing(read_file(text)) as records:
         record = next(records, None)
     if isinstance(record, InputError):

@@ -35,7 +35,13 @@ from schemax.io.readers import InputFiles, Shard
 from schemax.io.records import STANDARD
 from schemax.io.resumable import ResumableRun
 from schemax.io.rows import check_kept
-from schemax.io.storage import check_folder, is_replaceable, is_table_folder, place_of
+from schemax.io.storage import (
+    check_folder,
+    is_replaceable,
+    is_table_folder,
+    place_of,
+    refuse_inputs,
+)
 from schemax.io.stream import in_order
 from schemax.io.summary import Summary, Tally
 from schemax.io.table_schema import TableSchema
@@ -70,6 +76,8 @@ def source_of(
     options: those of `Extractor.stream`; keep: further columns. Every key in `text` must be in one
     of the files, and every file must have one of the keys.
     """
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit must be a number of records, not {limit}")
     shown, category = RecordFields.of_options(options), options.get("category")
     named = [[] if shown.id == "id" else [shown.id], shown.text, [category] if category else []]
     needed = None if shown.needed is None else (*shown.needed, *keep)
@@ -148,10 +156,10 @@ class Job:
                 f"--reuse takes rows for a file or a folder; to {output} rows are added"
             )
         check_target(output, layout)
-        inputs = [place_of(file) for file in self.source.files]
         folder = f"{place_of(output)}{os.sep}"
-        if is_replaceable(output) and place_of(output) in inputs:
-            raise InputError(f"cannot write {output}: it is an input; name another file")
+        if is_replaceable(output):
+            refuse_inputs(output, self.source.files)
+        inputs = [place_of(file) for file in self.source.files]
         try:
             table = TableSchema.of(
                 self.task.schemas,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, TypeAlias
 
 from schemax.errors import InputError
+from schemax.messages import clipped
 
 Record: TypeAlias = "Mapping[str, Any] | str | InputError"
 """A record, or the error in the place of a record that could not be read."""
@@ -77,3 +78,10 @@ def _record(line: bytes, number: int) -> Record:
         return value
     found = _NAMES.get(type(value), "a number")
     return InputError(f"line {number}: a record must be an object or a string, not {found}")
+
+
+def check_names(columns: Sequence[str], name: str) -> None:
+    """Raises InputError for two columns of one name, of which a record could hold but one."""
+    if len(set(columns)) < len(columns):
+        twice = next(key for key in columns if columns.count(key) > 1)
+        raise InputError(f"cannot read {name}: two columns are named {clipped(repr(twice))}")

@@ -12,7 +12,7 @@ import importlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, cast
@@ -53,6 +53,12 @@ def local_path(name: str) -> Path:
 def place_of(name: str) -> str | Path:
     """The place of a file, the same for all its names."""
     return name if is_remote(name) else local_path(name)
+
+
+def refuse_inputs(output: str, inputs: Iterable[str]) -> None:
+    """Raises InputError for an output that is one of the inputs, which it would replace."""
+    if place_of(output) in map(place_of, inputs):
+        raise InputError(f"cannot write {output}: it is an input; name another file")
 
 
 def sidecar(name: str, suffix: str) -> str:

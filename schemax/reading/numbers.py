@@ -29,7 +29,7 @@ _TO = re.compile(
 )
 _AND = re.compile(rf"\s*{_UNIT}\s*(?:and|und|et|y|e)\s*{_SIGN}\s*", re.IGNORECASE)
 _BETWEEN = re.compile(r"\b(?:between|zwischen|entre)\b[^\d]*$", re.IGNORECASE)
-_TIMES = re.compile(rf"\s*{_UNIT}\s*[^\W\d_]?\s*[x×*]\s*", re.IGNORECASE)
+_TIMES = re.compile(rf"\s*{_UNIT}\s*[^\W\d_]?\s*(?:[x×*±+]|\+/?[-−–]|by\b)\s*", re.IGNORECASE)
 _DEGREES = r"(?:°|º|degrees?|grad|degrés?|grados|graus|gradi|graden)?\s*[cfk]?"
 _BELOW = re.compile(
     rf"\s*{_DEGREES}\s+(?:below zero|unter null|sous zéro|bajo cero|abaixo de zero|sotto zero)\b",

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from schemax.attributes.classes import validated
 from schemax.formats import OutputFormat
-from schemax.messages import joined, reason_of
+from schemax.messages import joined, message_of, reason_of
 from schemax.reading import Reading
 from schemax.reading.absence import is_stray_literal, says_no_value
 from schemax.results.extraction import FieldError, SlotText
@@ -289,7 +289,8 @@ class Row:
         blame: dict[Leaf | Group, list[str]] = {}
         for detail in error.errors(include_url=False, include_context=False, include_input=False):
             node, rest = self.located(detail["loc"], top)
-            message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+            message = message_of(detail)
+            message = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
             message = message or "a validator refuses the value, and does not say why"
             if isinstance(node, Leaf) and node.attribute.is_list and rest:
                 message = f"item {rest[0] + 1}: {message}" if type(rest[0]) is int else message
