@@ -172,6 +172,19 @@ def test_explain_shows_what_is_copied(run: Run, model: Path, tmp_path: Path) -> 
         assert (copies in found) is shown
 
 
+def test_explain_shows_which_items_are_copied(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "order.py").write_text(
+        "from schemax import AttrSchema, attr\n"
+        "class Line(AttrSchema):\n    item: str | None = None\n    count: int | None = None\n"
+        "class Order(AttrSchema):\n    lines: list[Line]\n    names: list[str] = attr(long=True)\n"
+    )
+    asked = ("--decoding", "isolated:extractive=true", "--json")
+    slots = json.loads(run("explain", "order.py:Order", *asked).stdout)["slots"]
+    copied = {slot["name"]: slot["extractive"] for slot in slots}
+    assert copied["lines.item"] and copied["names"]
+    assert not copied["lines.count"]
+
+
 def test_explain_refuses_what_extract_refuses(run: Run) -> None:
     refused(run("explain", SCHEMA, "--format", "toml"), "json, yaml, xml")
     refused(run("explain", SCHEMA, "--decoding", "fast"), "isolated, paper")

@@ -77,7 +77,7 @@ def test_its_name_and_what_is_said_of_it(tmp_path: Path, monkeypatch: pytest.Mon
         lambda: extract_files(schema, "in.jsonl", "out.jsonl", model="embedded"),
     ]
     for call in calls:
-        loaded.cache_clear()
+        loaded(str(resource_dir("embedded")))  # in the place of "embedded"
         with pytest.warns(UserWarning, match="embedded model") as caught:
             call()
         assert {warning.filename for warning in caught} == {__file__}

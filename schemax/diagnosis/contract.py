@@ -155,7 +155,7 @@ def _skeleton(compiled: CompiledSchema) -> tuple[str, ...]:
     )
     marked += tuple(
         f"{_behind(leaf, beside, compiled.format)}⟦{leaf.name}, {k_max}⟧"
-        for leaf, k_max, beside in _first_items(compiled.attributes, compiled.slots)
+        for leaf, k_max, beside, _ in _first_items(compiled.attributes, compiled.slots)
     )
     return marked if compiled.decoding.layout == "branched" else ("".join(marked),)
 
@@ -199,7 +199,9 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
     lengths = list(map(len, keys))
     columns = (compiled.asked, compiled.key_texts[0], lengths, compiled.k_max, ends)
     slots = [slot(*row) for row in zip(*columns, strict=False)]
-    for leaf, k_max, _ in _first_items(compiled.attributes, compiled.slots):
+    for leaf, k_max, _, spec in _first_items(compiled.attributes, compiled.slots):
+        if spec.copying is not None:
+            copied.add(leaf.path)
         key = compiled.format.key(leaf.labels, None)
         length = len(compiled.codec.encode(key))
         slots.append(slot(leaf, key, length, k_max, ends[0] - lengths[0] + length))
@@ -208,17 +210,18 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
 
 def _first_items(
     attributes: Sequence[Attribute], specs: Sequence[SlotSpec]
-) -> Iterator[tuple[Attribute, int, Mapping[Path, Path]]]:
-    """Yields leaves of lists' first items with their budgets, and labels of the leaves beside."""
+) -> Iterator[tuple[Attribute, int, Mapping[Path, Path], SlotSpec]]:
+    """Yields leaves of lists' first items with budgets, labels of the leaves beside, and specs."""
     for attribute, spec in zip(attributes, specs, strict=False):
         if isinstance(spec.follow_ups, Items):
             leaves = leaves_of_item(attribute, 1)
             asked = list(map(asked_of, leaves))
             pairs = zip(attribute.fields, asked, strict=False)
             beside = {field.path: leaf.labels for field, leaf in pairs}
-            for leaf, k_max in zip(asked, spec.follow_ups.k_max, strict=True):
-                yield leaf, k_max, beside
-            yield from _first_items(leaves, spec.follow_ups.specs)
+            items = spec.follow_ups
+            for leaf, k_max, one in zip(asked, items.k_max, items.specs, strict=True):
+                yield leaf, k_max, beside, one
+            yield from _first_items(leaves, items.specs)
 
 
 def _steps(k_max: Sequence[int], specs: Sequence[SlotSpec], attributes: Sequence[Attribute]) -> int:
