@@ -10,7 +10,7 @@ import tokenizers
 from conftest import tiny_model
 from pydantic import BaseModel
 
-from schemax import AttrSchema, Extractor, SchemaError, attr, load_schema
+from schemax import AttrSchema, Extractor, InputError, SchemaError, attr, load_schema
 from schemax.compiler.few_shot import SomeValues
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.demonstrations import usual_demonstrations
@@ -55,6 +55,16 @@ def test_a_class_has_demonstrations_of_its_own(extractor: Extractor) -> None:
     assert '"watts": 7\n' in compiled.prompt.instruction
     assert compiled is extractor.compile(Lamp, examples=usual(Lamp))
     assert "7 W" not in extractor.compile(Lamp, examples=()).prompt.instruction
+
+
+def test_a_demonstration_that_does_not_fit_is_called_one(extractor: Extractor) -> None:
+    class Vase(AttrSchema, demonstrations=[("Oak", {"height": 7}), ("Oak", {"hieght": 7})]):
+        height: int | None = None
+
+    with pytest.raises(InputError, match=r"^Vase: demonstrations\[1\]: hieght: Extra inputs"):
+        extractor.compile(Vase)
+    with pytest.raises(InputError, match=r"^Vase: examples\[0\]: hieght: Extra inputs"):
+        extractor.compile(Vase, examples=[("Oak", {"hieght": 7})])
 
 
 def test_subclasses_declare_their_own() -> None:

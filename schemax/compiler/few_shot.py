@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import to_jsonable_python
 
-from schemax.attributes import Attribute, compile_attributes
+from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.attributes.classes import is_instance, is_typed_dict, validated, value_in
 from schemax.attributes.discriminator import MemberName, choice_of
 from schemax.compiler.conversation import render_chat, takes_turns
@@ -74,7 +74,7 @@ def read_few_shot_examples(
             try:
                 found[name].append((read(document), values))
             except ValueError as error:
-                raise _misfit(schemas[name], place, str(error)) from None
+                raise _misfit(schemas[name], some, place, str(error)) from None
     return found
 
 
@@ -101,14 +101,15 @@ def written_examples(
     shown = []
     for place, (text, values) in enumerate(_pairs(examples, schema)):
         if not isinstance(text, str):
-            raise _misfit(schema, place, f"its document must be text, not {type(text).__name__}")
+            reason = f"its document must be text, not {type(text).__name__}"
+            raise _misfit(schema, examples, place, reason)
         id = f"X{place + 1}" if stacked else None
         head = (DocumentKey(id),) if id else ()
         try:
             shown_of, literals = _literals(values, schema, attributes)
             output = render_values(shown_of, output_format, literals, head)
         except (TypeError, ValueError) as error:  # Pydantic's are ValueErrors, too
-            raise _misfit(schema, place, _reason_of(error)) from error
+            raise _misfit(schema, examples, place, _reason_of(error)) from error
         shown.append(ShownExample(text, id, output))
     return tuple(shown)
 
@@ -136,12 +137,16 @@ def _pairs(examples: Any, schema: type[Any]) -> Sequence[tuple[Any, Any]]:
     for place, pair in enumerate(examples):
         if not isinstance(pair, tuple) or len(pair) != 2:
             found = f"a tuple of {len(pair)}" if isinstance(pair, tuple) else type(pair).__name__
-            raise _misfit(schema, place, f"must be a tuple (document, instance), not {found}")
+            reason = f"must be a tuple (document, instance), not {found}"
+            raise _misfit(schema, examples, place, reason)
     return examples
 
 
-def _misfit(schema: type[Any], place: int, reason: str) -> InputError:
-    return InputError(f"{schema.__name__}: examples[{place}]: {reason}")
+def _misfit(schema: type[Any], examples: Sequence[Any], place: int, reason: str) -> InputError:
+    """The error of an example, or of a demonstration that the class declares."""
+    own = settings_of(schema).demonstrations or ()
+    name = "demonstrations" if any(examples[place] is one for one in own) else "examples"
+    return InputError(f"{schema.__name__}: {name}[{place}]: {reason}")
 
 
 def too_long(
@@ -150,7 +155,7 @@ def too_long(
     """The error for the first example with which a prompt, without a document, is too long."""
     text = clipped(repr(examples[place][0]))
     reason = f"from this example on, {text}, the prompt {problem}; give fewer or shorter examples"
-    return _misfit(schema, place, reason)
+    return _misfit(schema, examples, place, reason)
 
 
 def _instance_of(values: Any, schema: type[Any]) -> Any:
