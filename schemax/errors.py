@@ -1,4 +1,4 @@
-"""Everything schemax raises on purpose.
+"""What schemax raises on purpose, apart from ValueError and TypeError for arguments of calls.
 
     SchemaxError
     ├── SchemaError       a declaration that cannot be compiled: which class, which field, why
