@@ -205,12 +205,12 @@ def test_texts_copied_from_the_document_have_spans(extractor: Extractor) -> None
     assert found >= 2
 
 
-def test_a_document_of_six_thousand_tokens(extractor: Extractor) -> None:
-    """Equal to a plain request, in a document that nearly fills the context."""
+def test_a_document_of_three_thousand_tokens(extractor: Extractor) -> None:
+    """Equal to a plain request, though it is read in many pieces."""
     line = (
         "The box holds a manual, a cable, two screws and a card with the address of the seller.\n"
     )
-    text = line * 310 + "Brand: Northfell\n"
+    text = line * 155 + "Brand: Northfell\n"
     config = DecodingConfig(constrain=False, max_retries=0)
 
     class Brand(AttrSchema, category="product"):
@@ -218,7 +218,7 @@ def test_a_document_of_six_thousand_tokens(extractor: Extractor) -> None:
 
     compiled = compile_schema(Brand, extractor.tokenizer, decoding=config)
     (prompt,) = compiled.encode([text])
-    assert len(prompt.documents[0]) > 6_000
+    assert len(prompt.documents[0]) > 3_000
     (slots,) = run(extractor.model, compiled, [text])
     assert_plain(extractor.model, prompt, slots)
 
