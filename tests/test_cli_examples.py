@@ -230,6 +230,7 @@ def test_shots_require_examples(run: Run, tmp_path: Path) -> None:
     refused(run("evaluate", gold, "--shots", "0,4"), "--shots requires --examples")
 
 
+@pytest.mark.slow
 def test_examples_that_exceed_the_context(model: Path) -> None:
     """The first with which the prompt of an empty document does not fit is named."""
     extractor = Extractor.from_pretrained(model)

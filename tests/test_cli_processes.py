@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 from command_line import SCHEMA, STAND_IN, Run, jsonl, process, rows, runner, save_model
-from conftest import TITLES
+from conftest import TITLES, slow_but
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,9 @@ def test_the_command_line_does_not_import_torch(tmp_path: Path) -> None:
     assert (out.strip(), err) == (b"[]", b"")
 
 
-@pytest.mark.parametrize("given", [["extract", "--help"], ["check", "television"]])
+@pytest.mark.parametrize(
+    "given", slow_but([["check", "television"]], [["extract", "--help"], ["check", "television"]])
+)
 def test_help_and_checks_do_not_import_torch(tmp_path: Path, given: list[str]) -> None:
     code = (
         "import sys, schemax.cli as cli\n"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from completions_server import CompletionsServer, served
+from conftest import slow_but
 
 from schemax import Extractor
 from schemax.compiler import as_codec
@@ -26,7 +27,7 @@ def model() -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:examples are not shown")  # by the embedded model's template
-@pytest.mark.parametrize("title", TITLES)
+@pytest.mark.parametrize("title", slow_but(TITLES[:2], TITLES))
 def test_the_code_for_schemax(title: str, model: Any) -> None:
     """Servers and models stand elsewhere here; nothing else is changed."""
     (declared,) = _BLOCK.findall(BEFORE)

@@ -65,6 +65,7 @@ def website(tmp_path: Path) -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["repository", "folder", "zip", "website", "zip on a website"])
 def test_the_split_of_extractgpt(kind: str, tmp_path: Path, website: str) -> None:
     repository = write_extractgpt(tmp_path / "repository")

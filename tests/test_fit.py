@@ -86,6 +86,7 @@ def several(model: Path) -> tuple[Extractor, list[Example]]:
     return Extractor.from_pretrained(model), examples
 
 
+@pytest.mark.slow
 def test_every_category_has_its_own_demonstrations(
     several: tuple[Extractor, list[Example]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +224,7 @@ def test_test_documents_are_never_shown(run: Run, tmp_path: Path) -> None:
     assert "--test" in run("fit", "--help").stdout
 
 
+@pytest.mark.slow
 def test_labels_that_the_schema_refuses_are_never_shown(run: Run, tmp_path: Path) -> None:
     good = [row | {"attributes": {"brand": row["attributes"]["brand"]}} for row in LABELS]
     odd = [label(n) | {"attributes": {"smart": "perhaps"}} for n in range(12, 40)]

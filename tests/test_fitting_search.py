@@ -87,6 +87,7 @@ def test_it_finds_the_settings_that_are_worth_most() -> None:
     assert len(read["standard"]) < len(rows["tea"]) == len(read["plain"])
 
 
+@pytest.mark.slow
 def test_every_category_keeps_the_demonstrations_that_are_good_for_it() -> None:
     """The good rows are those of odd numbers, of which the beginning has none."""
     pool = {"tea": [*range(2, 40, 2), *range(1, 41, 2)], "shoes": [*range(1, 41)]}

@@ -45,6 +45,7 @@ def test_choices_of_conditions_are_looked_up() -> None:
     assert time.process_time() - started < 10
 
 
+@pytest.mark.slow
 def test_names_of_conditions_count() -> None:
     """A keyword is gone through once a schema that is entered, however many names it lists."""
     names = [f"n{number}" for number in range(8_000)]

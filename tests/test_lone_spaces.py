@@ -122,6 +122,7 @@ def test_every_value_can_be_written_as_the_tokenizer_cuts_it(folder: Any, name: 
             assert spec.grammar.new_matcher().try_consume_tokens(ids[:length]) == length
 
 
+@pytest.mark.slow
 def test_servers_begin_values_as_this_process_does(splitting: TextCodec) -> None:
     model = tiny_model("qwen3", splitting.vocab_size)
     with served(model, splitting) as server:

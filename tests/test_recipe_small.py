@@ -108,6 +108,7 @@ def test_adapters_come_as_near_as_their_rank_lets_them(backend: Tokenizer, tmp_p
     assert 0.3 < half < 0.8
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_goes_on_as_it_was(
     asker: Asker, backend: Tokenizer, tmp_path: Path
 ) -> None:

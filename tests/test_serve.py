@@ -459,6 +459,7 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.slow
 def test_a_server_keeps_few_prefixes(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each schema of a stranger has one of its own."""
     replaced(monkeypatch, "bytes of served prefixes", 0)

@@ -223,7 +223,7 @@ def test_instructor_streams_a_model_with_an_enum(client: Any, mode: str) -> None
 
 
 @pytest.mark.filterwarnings("ignore")  # its own
-@pytest.mark.parametrize("method", ["json_schema", "function_calling"])
+@pytest.mark.parametrize("method", slow_but({"json_schema"}, ["json_schema", "function_calling"]))
 def test_langchain(url: str, expected: Shoe, method: str) -> None:
     langchain = pytest.importorskip("langchain_openai")
     model = langchain.ChatOpenAI(base_url=url, api_key="key", model="any", temperature=0)

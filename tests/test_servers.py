@@ -429,6 +429,7 @@ def test_a_server_that_goes_away_fails_rows_and_not_the_run(
     assert all(item.is_gone and "does not answer" in item.errors[0].message for item in lost)
 
 
+@pytest.mark.slow
 def test_files_go_on_where_the_server_went_away(
     server: CompletionsServer,
     here: Extractor,

@@ -72,6 +72,7 @@ def planned(
     return jobs[0], done.stderr
 
 
+@pytest.mark.slow
 def test_a_model_trained_behind_examples(data: Path, base: Path) -> None:
     """The first of TRAIN stand in the prompts, are dropped, and lie beside the weights."""
     done = train(data, base, "--shots", "1")
@@ -94,6 +95,7 @@ def test_a_model_trained_behind_examples(data: Path, base: Path) -> None:
     assert said not in with_them.stderr
 
 
+@pytest.mark.slow
 def test_held_out_f1_is_of_prompts_with_examples(
     data: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

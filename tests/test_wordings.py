@@ -26,6 +26,7 @@ def test_every_wording_is_a_prompt(extractor: Extractor, name: str) -> None:
     assert ("Samsung; LG" in compiled.prompt.instruction) == (name != "no examples")
 
 
+@pytest.mark.slow
 def test_labels_are_those_of_the_schemas(extractor: Extractor) -> None:
     """What is stated is found under the names that predictions have."""
     for examples, schemas in (televisions(), tasks()):
