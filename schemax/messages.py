@@ -81,8 +81,11 @@ def reason_of(error: Exception) -> str:
 
 
 def message_of(detail: Mapping[str, Any]) -> str:
-    """The message of one of Pydantic's errors; of a number in a date, which Pydantic takes for
-    seconds, one that says so."""
+    """The message of one of Pydantic's errors.
+
+    A bare number in a date has a message of its own, since Pydantic speaks of a time: it takes the
+    number for seconds.
+    """
     if detail["type"] == "date_from_datetime_inexact":
         return "Input should be a date without a time, not a bare number"
     found: str = detail["msg"]

@@ -234,7 +234,10 @@ _SHOWN, _LONGEST = 10, 150
 
 
 class Comparisons:
-    """Validators of these keywords. count: called with the number of values compared."""
+    """Validators of `enum`, `const` and `uniqueItems`: 1 equals 1.0, and neither equals true.
+
+    count: called with the number of values compared.
+    """
 
     def __init__(self, count: Count) -> None:
         self._count = count

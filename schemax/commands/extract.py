@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from difflib import get_close_matches
-from functools import partial
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -69,15 +68,10 @@ class ExtractCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         pairs = pairwise([*args, ""])
-        alone = {"--details": "--details=all"}
-        # Also of a misspelt word, which is refused by its name.
-        of_word = partial(get_close_matches, possibilities=["confidence"])
         return super().parse_args(
             ctx,
             [
-                one
-                if one != "--details" or (of_word(after) and not Path(after).exists())
-                else alone[one]
+                "--details=all" if one == "--details" and not _is_of_details(after) else one
                 for one, after in pairs
             ],
         )
@@ -205,6 +199,12 @@ def _named(context: typer.Context) -> dict[str, Any]:
         for name, value in context.params.items()
         if name not in _ONCE and context.get_parameter_source(name).name != "DEFAULT"  # type: ignore[union-attr]
     }
+
+
+def _is_of_details(text: str) -> bool:
+    """True if an argument is the value of --details; also misspelt, so that its name is told."""
+    is_near = bool(get_close_matches(text, ["confidence"])) and not Path(text).exists()
+    return text == "confidence" or is_near
 
 
 def _details(text: str | None) -> Details:

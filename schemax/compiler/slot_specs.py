@@ -87,7 +87,7 @@ class Compiling:
         null = self.codec.encode(form.escape(None) + tails[0])
         text = slot_grammar(attribute, form, tails) if self.config.constrain else None
         if text is not None:
-            self._check(attribute, tails)
+            self._check(attribute, text, tails)
             if not attribute.strict:
                 text = slot_grammar(attribute, form, tails, literals=False) or text
             grammar = TokenGrammar(
@@ -105,14 +105,13 @@ class Compiling:
         null_id = null[0] if may_be_null(attribute) else -1
         return SlotSpec(null_id, grammar, copying=copying)
 
-    def _check(self, attribute: Attribute, tails: Sequence[str]) -> None:
-        """Raises SchemaError for conditions that no value meets; null is none."""
-        ways = [attribute]
+    def _check(self, attribute: Attribute, grammar: str, tails: Sequence[str]) -> None:
+        """Raises SchemaError for a grammar that fails, and for conditions that only null meets."""
+        check_grammar(grammar, schema=self.schema, attribute=attribute)
         if attribute.omittable and attribute.constraints:
-            ways = [replace(attribute, omittable=False), attribute]
-        for one in ways:
-            if text := slot_grammar(one, self.format, tails):
-                check_grammar(text, schema=self.schema, attribute=attribute)
+            of_values = slot_grammar(replace(attribute, omittable=False), self.format, tails)
+            if of_values is not None:
+                check_grammar(of_values, schema=self.schema, attribute=attribute)
 
 
 def slot_tails(

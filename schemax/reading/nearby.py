@@ -108,8 +108,9 @@ def _end_of_parts(document: str, found: tuple[Any, int], unit: str) -> int:
         return found[1]
     part = Amount(Decimal(behind[1].replace(",", ".")), *behind.span(1), 0)
     smaller = unit_beside(document, part, unit) or smaller_part(document, part, found[0])
-    is_part = smaller and units.converts(smaller[0], unit) and found[0] > smaller[0]
-    return smaller[1] if smaller and is_part else found[1]
+    if smaller is None or not units.converts(smaller[0], unit) or not found[0] > smaller[0]:
+        return found[1]
+    return smaller[1]
 
 
 def _places(text: str, document: str) -> Iterator[tuple[int, int]]:

@@ -43,6 +43,17 @@ def padded_runs(counts: Ints, start: int) -> Ints:
     return places
 
 
+def grown(table: Any, rows: int, columns: int, fill: int) -> Any:
+    """The table with at least so many rows and columns, and some to spare."""
+    if rows <= table.shape[0] and columns <= table.shape[1]:
+        return table
+    height = table.shape[0] if rows <= table.shape[0] else max(rows, 3 * table.shape[0] // 2)
+    width = table.shape[1] if columns <= table.shape[1] else max(columns, 3 * table.shape[1] // 2)
+    made = np.full((height, width), fill, table.dtype)
+    made[: table.shape[0], : table.shape[1]] = table
+    return made
+
+
 class FreeList:
     """Numbers from 0 on, taken and given back; what is out is never given out twice."""
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemax.runtime.arrays import FreeList
+from schemax.runtime.arrays import FreeList, grown
 from schemax.runtime.plan import Ints
-from schemax.runtime.slot_table import SlotTable, grown
+from schemax.runtime.slot_table import SlotTable
 
 
 class BlockTable:

@@ -269,9 +269,7 @@ class _Builder:
         """The segment of tokens of `causal` slots over the values of their requests."""
         table, owner = self.scheduler.table, self.owner[tokens]
         requests, row = np.unique(table.request[owner], return_inverse=True)
-        running = self.scheduler.rows.running
-        values = [found for each in requests.tolist() if (found := running[each].values)]
-        pool, positions, orders = padded(values)
+        pool, positions, orders = padded([*map(self.scheduler.values_of, requests.tolist())])
         rank, queries = grouped(self.num_stem + tokens, row, len(requests))
         own_orders = np.full(queries.shape, UNSEEN)  # padding sees all keys
         own_orders[row, rank] = table.order[owner]

@@ -16,7 +16,7 @@ from schemax.loops import FEWEST_TOKENS, is_loop, may_be_loops
 from schemax.runtime.arrays import ranks
 from schemax.runtime.batch import Places
 from schemax.runtime.beams import BeamSampler
-from schemax.runtime.block_table import OWN_ONLY, BlockTable
+from schemax.runtime.block_table import OWN_ONLY, BlockTable, RequestValues
 from schemax.runtime.document_rows import DocumentRows, RunningRequest
 from schemax.runtime.follow_up_queue import FollowUpQueue
 from schemax.runtime.limits import AdmissionControl
@@ -188,11 +188,16 @@ class Scheduler:
         owner, places = owner[causal], places[causal]
         is_beyond = table.step[owner] >= table.k_max[owner]
         orders = table.order[owner] + is_beyond * OWN_ONLY
-        row = table.request[owner]
-        for each in np.unique(row).tolist():
-            values, mine = self.rows.running[each].values, row == each
-            assert values is not None
-            values.add(places[mine], table.position[owner[mine]], orders[mine])
+        order = np.argsort(table.request[owner], kind="stable")
+        rows, starts = np.unique(table.request[owner[order]], return_index=True)
+        for row, mine in zip(rows.tolist(), np.split(order, starts)[1:], strict=True):
+            self.values_of(row).add(places[mine], table.position[owner[mine]], orders[mine])
+
+    def values_of(self, row: int) -> RequestValues:
+        """The values of the request in a row, whose slots are `causal`."""
+        values = self.rows.running[row].values
+        assert values is not None
+        return values
 
     def new_ids(self, slots: Ints) -> Ints:
         """The tokens that the next pass reads of slots that entered earlier, slot by slot."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from schemax.runtime.arrays import FreeList, ranks
+from schemax.runtime.arrays import FreeList, grown, ranks
 from schemax.runtime.plan import Ids, Ints
 from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
 
@@ -301,17 +301,6 @@ class SlotTable:
 
 
 _PLACES = {name: place for names in (COLUMNS, SETTINGS) for place, name in enumerate(names)}
-
-
-def grown(table: Any, rows: int, columns: int, fill: int) -> Any:
-    """The table with at least so many rows and columns, and some to spare."""
-    if rows <= table.shape[0] and columns <= table.shape[1]:
-        return table
-    height = table.shape[0] if rows <= table.shape[0] else max(rows, 3 * table.shape[0] // 2)
-    width = table.shape[1] if columns <= table.shape[1] else max(columns, 3 * table.shape[1] // 2)
-    made = np.full((height, width), fill, table.dtype)
-    made[: table.shape[0], : table.shape[1]] = table
-    return made
 
 
 EOS = -2
