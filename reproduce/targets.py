@@ -200,7 +200,7 @@ def layouts(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step
     A model trained autoregressively is decoded in all layouts, in one run; others in their own.
     """
     yield from data(scale, out, source)
-    yield from _layouts_trained(scale, out)
+    yield from _layouts_trained(scale, out, LAYOUTS)
     (*_, name) = scale.models
     for adapted in (False, True):
         for layout, decoding in LAYOUTS.items():
@@ -252,7 +252,7 @@ TARGETS: Mapping[str, Callable[..., Iterator[Step]]] = MappingProxyType(
 def _layouts_trained(
     scale: Scale,
     out: Path,
-    wanted: Iterable[str] = LAYOUTS,
+    wanted: Iterable[str],
     adapters: tuple[bool, ...] = (False, True),
 ) -> Iterator[Step]:
     (*_, (name, place)) = scale.models.items()

@@ -25,7 +25,7 @@ httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
 pytestmark = pytest.mark.slow
 
-CLIENTS, REQUESTS = 200, 2_000
+CLIENTS, REQUESTS = 200, 1_200
 SCHEMA = {
     "type": "object",
     "properties": {

@@ -207,10 +207,10 @@ def test_the_format_of_a_class_gives_way_to_the_server_s(pair: Pair) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", schema_names())
-def test_all_ready_made_schemas(pair: Pair, name: str) -> None:
+@pytest.mark.parametrize(("place", "name"), [*enumerate(schema_names())])
+def test_all_ready_made_schemas(pair: Pair, place: int, name: str) -> None:
     schema, texts = ready(name)
-    same(pair, [*texts, *TEXTS], schema)
+    same(pair, [texts[place % len(texts)], TEXTS[place % len(TEXTS)]], schema)
 
 
 @pytest.mark.parametrize("schema", DECLARED[::2], ids=lambda schema: schema.__name__)
