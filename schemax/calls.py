@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import aclosing
 from functools import partial
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakSet
 
@@ -21,6 +22,7 @@ from schemax.documents import RecordFields, read_documents, shown_text
 from schemax.errors import SchemaError
 from schemax.familiarity import Familiarity
 from schemax.formats import OutputFormat
+from schemax.messages import perhaps
 from schemax.model_settings import ModelSettings
 from schemax.progress import track
 from schemax.reading.markup import Html
@@ -49,11 +51,16 @@ class Options(TypedDict, total=False):
     html: Html
 
 
-def check_options(function: str, options: Mapping[str, Any]) -> None:
-    """Raises TypeError for an option that is not among `Options`."""
+def check_options(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Raises TypeError for an option that is not among `Options`. function: has the options."""
     if strange := sorted(options.keys() - Options.__annotations__.keys()):
-        known = ", ".join(Options.__annotations__)
-        raise TypeError(f"{function}() has no option {strange[0]!r}; it has {known}")
+        parameters = signature(function).parameters.values()
+        own = [one.name for one in parameters if one.kind is Parameter.KEYWORD_ONLY]
+        known = list(dict.fromkeys([*Options.__annotations__, *own]))
+        raise TypeError(
+            f"{function.__name__}() has no option {strange[0]!r}{perhaps(strange[0], known)}; it "
+            f"has {', '.join(known)}"
+        )
 
 
 class Calls(ModelSettings):
@@ -245,6 +252,7 @@ class Calls(ModelSettings):
         **settings: Any,
     ) -> Extractions:
         """The extractions of `stream` and `astream`. watcher, is_quick: see `Extractions`."""
+        check_options(self.extract, settings)
         mixed = isinstance(schema, Mapping)
         schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
         if not schemas:

@@ -60,7 +60,8 @@ class RecordFields:
         if html not in get_args(Html):
             raise ValueError(f'html must be "strip" or "keep", not {html!r}')
         if not isinstance(text, str | Sequence | None):
-            raise ValueError(f"text must be the name of a key, or several, not {text!r}")
+            as_name = f"; write {str(text)!r}" if isinstance(text, numbers.Number) else ""
+            raise ValueError(f"text must be the name of a key, or several, not {text!r}{as_name}")
         keys = (text,) if isinstance(text, str) else None if text is None else tuple(text)
         return cls(keys, id, category or "category", html)
 
@@ -195,7 +196,9 @@ def _read(index: int, record: Any, shown: RecordFields) -> Document:
 def id_of(record: Any, shown: RecordFields) -> str | None:
     """The id of a record; None where it has none."""
     found = record.get(shown.id) if isinstance(record, Mapping) else None
-    return None if _is_missing(found) else str(found)
+    if _is_missing(found):
+        return None
+    return str(found).lower() if isinstance(found, bool) else str(found)
 
 
 def _text_of_mapping(record: Mapping[Any, Any], shown: RecordFields) -> tuple[str, dict[str, str]]:
@@ -237,7 +240,7 @@ def _as_text(key: Any, value: Any) -> str:
     if not _is_scalar(value):
         raise ValueError(
             f"{clipped(repr(key))} holds a {type(value).__name__}, which cannot be shown as text; "
-            "name the keys to show with text=(...)"
+            "name the keys to show with --text (text=)"
         )
     if _is_missing(value):
         return ""

@@ -338,7 +338,7 @@ def extract(
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
     # Refused before a model is loaded.
-    check_options("extract", options)
+    check_options(extract, options)
     if isinstance(products, (str, bytes, Mapping)):
         read_documents(products, RecordFields())
     for declared in schema.values() if isinstance(schema, Mapping) else (schema,):

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from schemax.calibration import FILE, Calibration, read_calibration
 from schemax.cli import app
+from schemax.config import resolve_decoding
 from schemax.errors import InputError
 from schemax.evaluation.calibrate import (
     FitEntry,
@@ -28,6 +29,7 @@ from schemax.evaluation.calibrate import (
 from schemax.evaluation.examples import Example
 from schemax.extractor import Extractor
 from schemax.results import FieldResult
+from schemax.trained import TrainedWith, write_trained
 
 # Fits
 
@@ -238,8 +240,36 @@ def test_calibrate(
     assert found.usual_logprob < 0 < found.usual_deviation
     # What is there already is not built upon.
     before = (folder / FILE).read_text()
-    assert run(*arguments).exit_code == 0
+    again = run(*arguments)
+    assert again.exit_code == 0
     assert (folder / FILE).read_text() == before
+    assert "replaces" not in done.stderr
+    assert (
+        f'note: it replaces the calibration {{ "temperature": {found.temperature}' in again.stderr
+    )
+
+
+def test_the_penalty_of_null_is_the_decoding_s_own(
+    folder: Path, tmp_path: Path, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schemax.familiarity.FLOOR", -1e9)
+    gold = jsonl(tmp_path / "gold.jsonl", ROWS)
+    arguments = (gold, "--model", folder, "--schemas", spec)
+    named = "isolated:null_penalty=3"
+    done = run(*arguments, "--decoding", named)
+    assert done.exit_code == 0, done.output
+    assert read_calibration(folder / FILE).null_penalty == 3
+    done = run(*arguments, "--null-penalty", "3")
+    assert done.exit_code == 0, done.output
+    one = read_calibration(folder / FILE)
+    assert run(*arguments, "--decoding", named).exit_code == 0
+    assert read_calibration(folder / FILE) == one
+    done = run(*arguments, "--decoding", named, "--null-penalty", "2")
+    assert done.exit_code == 2
+    assert "error: the decoding has its own null_penalty, 3" in done.stderr
+    write_trained(TrainedWith(decoding=resolve_decoding("isolated:null_penalty=2")), folder)
+    assert run(*arguments).exit_code == 0
+    assert read_calibration(folder / FILE).null_penalty == 2
 
 
 def test_a_folder_of_data(folder: Path, tmp_path: Path, spec: str) -> None:

@@ -130,3 +130,11 @@ def test_verbs_that_have_moved_name_the_new_command(
 ) -> None:
     refused(run(*arguments), "in a checkout", f"`{command}`")
     assert f" {arguments[0]} " not in run("--help").stdout
+
+
+def test_a_table_without_a_header_is_no_input(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_bytes(b"")
+    (tmp_path / "out.csv").write_text("earlier")
+    done = run("extract", SCHEMA, "in.csv", "--text", "title", "-o", "out.csv")
+    refused(done, "cannot read in.csv: it is empty, without the header that names columns")
+    assert (tmp_path / "out.csv").read_text() == "earlier"

@@ -272,6 +272,8 @@ def test_bad_options_are_named_at_once(extractor: Extractor, options: dict[str, 
         (ValueError, TypeError), match=next(iter(map(str, options.values()))) + "|nonsense"
     ):
         extractor.extract(["LG"], Loose, **options)
+    with pytest.raises(TypeError, match=r"no option 'decodng', perhaps 'decoding'; it has text, "):
+        list(extractor.stream(["LG"], Loose, **{"decodng": "paper"}))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="not both"):
         extract(["LG"], Loose, model="x", extractor=extractor)
 

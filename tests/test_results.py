@@ -951,3 +951,35 @@ def test_a_validator_without_words_is_told_as_such() -> None:
     )
     (error,) = found.errors
     assert "does not say why" in error.message
+
+
+@pytest.mark.parametrize(
+    ("raw", "text", "is_refused"),
+    [
+        ("4006381333931", "EAN 4006381333931207", True),
+        ("1234567890123", "no. 1,234,567,890,123,456", True),
+        ("4006381333931", "card 4006-3813-3393-1207", True),
+        ("4006381333931", "EAN 4006381333931, 4006381333931207", False),
+        ("1234567890123", "sum 1,234,567,890,123.45", False),
+        ("1234567890123", "no. 1234567890123 45 pieces", False),
+        ("123456789012", "EAN 1234567890123", False),
+    ],
+)
+def test_a_number_that_goes_on_in_its_document_is_an_error(
+    raw: str, text: str, is_refused: bool
+) -> None:
+    class Item(AttrSchema):
+        """A thing with a long number."""
+
+        number: int | None = None
+        others: list[int] = attr("Others", default_factory=list)
+
+    attributes = compile_attributes(Item)
+    slots = [slot(raw), slot(f"[{raw}]")]
+    written = get_format("json")
+    item = build(Item, attributes, slots, written, index=0, document_id=None, texts={"text": text})
+    if is_refused:
+        said = "has more digits in the document than the 13 that a number is written with"
+        assert [error.message.partition(";")[0] for error in item.errors] == [said] * 2
+    else:
+        assert item.value == Item(number=int(raw), others=[int(raw)])

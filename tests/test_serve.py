@@ -220,6 +220,8 @@ TEMPLATED = {**properties(1), "template": "/etc/passwd"}
 HIDDEN = {"$ref": "#/$defs/A", "$defs": {"A": TEMPLATED}}
 BACK = {"type": "object", "properties": {"f": {"type": "string", "pattern": "(" * 9_000}}}
 AWAY = {"type": "object", "properties": {"f": {"$ref": "http://127.0.0.1:1/x"}}}
+NEVER = {"type": "object", "properties": {"f": {"type": "integer", "minimum": 5, "maximum": 3}}}
+DICT = {"type": "object", "additionalProperties": {"type": "string"}}
 ITSELF = {"type": "object", "properties": {"f": {"$ref": "#"}}}
 
 
@@ -234,6 +236,8 @@ ITSELF = {"type": "object", "properties": {"f": {"$ref": "#"}}}
         (400, BACK, "f"),
         (400, AWAY, "points outside the document"),
         (400, ITSELF, "."),
+        (400, NEVER, "no value satisfies"),
+        (400, DICT, "make it a property of an object"),
         (400, deep(40), "levels deep"),
         (400, deep(200), "l"),  # in the words of whoever meets it first
         (422, properties(41), "41 fields"),
@@ -250,6 +254,8 @@ def test_schemas_that_are_refused(client: Any, status: int, schema: Any, reason:
         assert answer.status_code == status, error
         assert reason in error["message"]
         assert error["type"] == "invalid_request_error"
+        if reason != "l":  # the parser of JSON knows no parameters
+            assert error["param"].endswith("schema")
 
 
 @pytest.mark.parametrize(
@@ -266,6 +272,7 @@ def test_schemas_that_are_refused(client: Any, status: int, schema: Any, reason:
         (400, "/v1/chat/completions", {**asked(), "messages": []}),
         (400, "/v1/chat/completions", asked(n=2)),
         (400, "/v1/responses", {"input": "LG"}),
+        (400, "/v1/extract", {"schema": SCHEMA, "documents": ["LG"], "detials": False}),
         (404, "/v1/completions", {}),
     ],
 )
@@ -273,6 +280,21 @@ def test_requests_that_are_refused(client: Any, status: int, path: str, body: An
     answer = client.post(path, json=body)
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
+
+
+def test_a_choice_of_another_function_is_refused(client: Any) -> None:
+    function = {"name": "tv", "parameters": SCHEMA}
+    body = {"messages": [{"role": "user", "content": "LG"}]}
+    body["tools"] = [{"type": "function", "function": function}]
+    flat = {"input": "LG", "tools": [{"type": "function", **function}]}
+    for choice, status in (("radio", 400), ("tv", 200)):
+        named = {"tool_choice": {"type": "function", "function": {"name": choice}}}
+        there = client.post("/v1/chat/completions", json=body | named)
+        named = {"tool_choice": {"type": "function", "name": choice}}
+        for answer in (there, client.post("/v1/responses", json=flat | named)):
+            assert answer.status_code == status
+            if status == 400:
+                assert answer.json()["error"]["param"] == "tool_choice"
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,12 @@ class Builder(Types):
         self._document.check(node, place)
         entered, self._entered = self._entered, len(self._open)
         extra = node.get("additionalProperties", True)
+        if not place and isinstance(extra, Mapping) and extra and not node.get("properties"):
+            raise self._error(
+                place,
+                "is a dict of unknown keys; make it a property of an object, as in "
+                '{"properties": {"facts": ...}}',
+            )
         if (not isinstance(extra, bool) and extra != {}) or node.get("patternProperties"):
             raise self._error(
                 place,

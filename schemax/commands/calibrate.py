@@ -41,9 +41,10 @@ class Given(options.Loading, options.Prompt, options.Labels):
     format: str | None = None
     """json, yaml or xml, or several separated by commas, fitted together. Default: the schema's,
     else json."""
-    null_penalty: str = "0"
+    null_penalty: str | None = None
     """Taken off the logit of null: above 0, more fields get a value. Of several separated by
-    commas, such as 0,0.5,1,2, the one of the best F1 is kept; documents are read with each."""
+    commas, such as 0,0.5,1,2, the one of the best F1 is kept; documents are read with each.
+    Default: the decoding's, else 0."""
     shots: int | None = option("N", min=0)
     """The first so many of --examples of every category. Default: all."""
 
@@ -63,7 +64,7 @@ def calibrate(given: Given) -> None:
         settings = replace(given, format=name).settings()
     if given.shots is not None and given.examples is None:
         raise UsageError("--shots requires --examples")
-    penalties = _penalties(given.null_penalty)
+    penalties = [] if given.null_penalty is None else _penalties(given.null_penalty)
     found = dataset(given.data, "train", given.schemas)
     # Imported here because they import torch, which takes seconds.
     from schemax.evaluation.calibrating import calibrate_on
@@ -89,6 +90,9 @@ def calibrate(given: Given) -> None:
             template=given.template,
             null_penalties=penalties,
         )
+    earlier = folder / FILE
+    if earlier.is_file() and (before := earlier.read_text("utf-8", "replace").split()):
+        say(f"note: it replaces the calibration {' '.join(before)}")
     write_calibration(fit.calibration, folder)
     show(table(fit.curve, _COLUMNS, left=0))
     if fit.before.values < _FEW:

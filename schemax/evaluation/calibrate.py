@@ -265,7 +265,7 @@ def calibrate(
     schemas: Mapping[str, type[BaseModel]],
     formats: Sequence[str | None] = (None,),
     *,
-    null_penalties: Sequence[float] = (0.0,),
+    null_penalties: Sequence[float] = (),
     decoding: DecodingConfig | None = None,
     shots: FewShotExamples | None = None,
     show_progress: bool = False,
@@ -274,15 +274,21 @@ def calibrate(
     """Fits one calibration for all formats together.
 
     examples: products that the model was not trained on. null_penalties: each is tried on all
-    products, and the one with the best F1 is kept. shots: the examples that prompts show, see
-    `Extractor.stream`. settings: others of `Extractor.stream`.
+    products, and the one with the best F1 is kept; none takes the decoding's own, else 0. shots:
+    the examples that prompts show, settings: others, see `Extractor.stream`.
 
-    Raises InputError for products without an annotation, and for a model that writes no value, or
-    none with a confidence, as in the autoregressive layout.
+    Raises InputError for products without an annotation, for a model that writes no value, or
+    none with a confidence, as in the autoregressive layout, and for null_penalties beside a
+    decoding that names its own, which goes before that of a calibration.
     """
     raw = copy(extractor)
     raw.calibration = Calibration()
     config = replace(decoding or extractor.decoding, min_probability=0.0)
+    if null_penalties and config.null_penalty is not None:
+        raise InputError(
+            f"the decoding has its own null_penalty, {config.null_penalty:g}, which a calibration "
+            "does not change; name another decoding, or no null_penalty for the calibration"
+        )
     settings |= {"examples": shots, "show_progress": show_progress}
 
     def fit(penalty: float) -> Fit:
@@ -305,4 +311,5 @@ def calibrate(
         )
         return replace(found, calibration=fitted)
 
-    return max(map(fit, null_penalties), key=lambda one: max(point.f1 for point in one.curve))
+    penalties = null_penalties or (config.null_penalty or 0.0,)
+    return max(map(fit, penalties), key=lambda one: max(point.f1 for point in one.curve))

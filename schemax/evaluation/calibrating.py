@@ -11,7 +11,7 @@ from schemax.errors import InputError
 from schemax.evaluation.calibrate import Fit, calibrate
 from schemax.evaluation.datasets import Dataset, as_shown, schemas_for
 from schemax.evaluation.examples import read_examples
-from schemax.evaluation.labelled_schemas import as_declared
+from schemax.evaluation.labelled_schemas import as_declared, note_misfits
 from schemax.evaluation.shots import Shots, prompted, shots_for
 from schemax.extractor import Extractor
 
@@ -40,6 +40,7 @@ def calibrate_on(
         raise InputError("values of the autoregressive layout have no confidence to calibrate")
     schemas = schemas_for(data.schemas, examples, [extractor])
     examples = as_declared(examples, schemas)
+    note_misfits(examples, schemas)
     extractor = prompted(extractor, schemas, examples, data)
     schemas = as_shown(schemas, data.schemas, examples, extractor, schema_examples)
     pairs = None

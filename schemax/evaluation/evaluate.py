@@ -12,7 +12,7 @@ from schemax.config import decoding_name
 from schemax.evaluation.datasets import Dataset, as_shown, note_texts, schemas_for
 from schemax.evaluation.examples import Example, duplicated_ids, read_examples
 from schemax.evaluation.judge import JudgeForm
-from schemax.evaluation.labelled_schemas import as_declared
+from schemax.evaluation.labelled_schemas import as_declared, note_misfits
 from schemax.evaluation.measure import judge_run, measure
 from schemax.evaluation.runs import EvaluationRun
 from schemax.evaluation.shots import Shots, prompted, shots_for
@@ -54,6 +54,7 @@ class Evaluation:
         schemas = schemas_for(self.data.schemas, examples, extractors.values())
         note_texts(self.data.schemas, examples, extractors.values())
         examples = as_declared(examples, schemas)
+        note_misfits(examples, schemas)
         extractors = {
             name: prompted(one, schemas, examples, self.data) for name, one in extractors.items()
         }

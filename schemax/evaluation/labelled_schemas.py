@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,9 +15,13 @@ from schemax.attributes import Attribute, asked_fields, compile_attributes, sett
 from schemax.attributes.classes import fields_of
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, ObjectText, attribute_names, row_ids
-from schemax.messages import clipped
+from schemax.formats import get_format
+from schemax.labels import typed_labels
+from schemax.messages import clipped, counted
 from schemax.schema import AttrSchema
 from schemax.stated import as_array, titles_of
+
+_MOST_MISFITS = 5  # that a note tells
 
 
 def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
@@ -124,8 +129,10 @@ def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseMod
     known = known_names(schemas)
     for name, example in zip(row_ids(examples), examples, strict=True):
         if odd := [label for label in example.attributes if label not in known[example.category]]:
+            attributes = titles_of(compile_attributes(schemas[example.category]))
             raise InputError(
-                f"document {name}: the schema of {example.category!r} has no attribute {odd[0]!r}"
+                f"document {name}: the schema of {example.category!r} has no attribute {odd[0]!r}; "
+                f"it has {', '.join(map(repr, attributes))}"
             )
 
 
@@ -151,6 +158,25 @@ def as_declared(
                 )
         declared.append(replace(example, attributes=labels))
     return declared
+
+
+def note_misfits(examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]) -> None:
+    """Warns of labels that extraction would refuse as values of their fields.
+
+    examples: as `as_declared` returns them.
+    """
+    output, found = get_format("json"), []
+    for example, document in zip(examples, row_ids(examples), strict=True):
+        category = example.category
+        labels = typed_labels(document, category, example.stated, schemas[category], output)
+        found += [f"{document}: {error.field}: {error.message}" for error in labels.errors]
+    if found:
+        told = "; ".join([*found[:_MOST_MISFITS], *(["..."] if len(found) > _MOST_MISFITS else [])])
+        warnings.warn(
+            f"{counted(len(found), 'label')} that the schema refuses, so no value is right for "
+            f"{'it' if len(found) == 1 else 'them'}: {told}",
+            stacklevel=2,
+        )
 
 
 def lists_of(schema: type[BaseModel]) -> dict[str, Attribute]:

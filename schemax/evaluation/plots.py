@@ -23,9 +23,12 @@ def can_plot() -> bool:
 
 
 def check_picture(option: str, path: Path) -> None:
-    """Raises InputError for a file with another suffix than `SUFFIXES`, and without matplotlib."""
+    """Raises InputError for a file with another suffix than `SUFFIXES`, for a folder that is not
+    there, and without matplotlib."""
     if path.suffix not in SUFFIXES:
         raise InputError(f"{option} takes a file that ends in {', '.join(SUFFIXES)}: {path}")
+    if not path.parent.is_dir():
+        raise InputError(f"{option} {path}: there is no folder {path.parent}")
     if not can_plot():
         raise InputError(f"{option} requires matplotlib; pip install '.[plots]' in a checkout")
 

@@ -312,9 +312,8 @@ def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
     if sum(len(example.attributes) for example in deciding) < FEWEST:
         return whole
     reader = work.extractor.with_prompt(prompt)
-    penalties = [chosen.null_penalty]
     try:
-        fit = calibrate(reader, deciding, work.schemas, [work.format], null_penalties=penalties)
+        fit = calibrate(reader, deciding, work.schemas, [work.format])
     except InputError:  # no value, or none with a confidence
         return whole
     return replace(whole, calibration=fit.calibration)

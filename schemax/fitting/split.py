@@ -43,7 +43,8 @@ def split_rows(examples: Sequence[Example], seed: int) -> Split:
         if len(texts) < _FEWEST:
             raise InputError(
                 f"category {category!r} has {len(texts)} different documents, too few to choose "
-                f"by: label {_FEWEST} or more, better 20; or leave the category out"
+                f"by: label {_FEWEST} or more, better 20"
+                + ("; or leave the category out" if len(by_text) > 1 else "")
             )
         names = sorted(texts)
         random.Random(f"{seed}, {category}").shuffle(names)

@@ -50,7 +50,7 @@ def extract(
     arrow = optional("pyspark.sql.pandas.types", "schemax.integrations.spark", "spark")
     if not hasattr(frame, "mapInArrow"):
         raise InputError(f"spark.extract takes a DataFrame of Spark, not {type(frame).__name__}")
-    check_options("extract", options)
+    check_options(extract, options)
     shown = RecordFields.of_options(options)
     keep, table = checked_frame(frame.columns, schema, shown, details, keep)
     results = arrow.from_arrow_schema(plain_schema(schema_of(table.results)), True)

@@ -92,7 +92,7 @@ def extract_files(
     """
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
-    check_options("extract_files", options)
+    check_options(extract_files, options)
     check_details(details)
     if on_too_long not in ("error", "truncate", "chunk"):
         raise ValueError(f'on_too_long must be "error", "truncate" or "chunk", not {on_too_long!r}')

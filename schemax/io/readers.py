@@ -238,6 +238,8 @@ def _first_keys(records: Iterator[Record]) -> list[str] | None:
 
 def _checked_columns(name: str, required: Sequence[Sequence[str]]) -> list[str]:
     there = columns_of(name) or []
+    if required and not there and suffixes(name)[0] in _HEADERS:
+        raise InputError(f"cannot read {name}: it is empty, without the header that names columns")
     for group in required:
         if there and not any(key in there for key in group):
             raise InputError(

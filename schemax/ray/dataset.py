@@ -111,7 +111,7 @@ def extract(
 
 def _checked(schema: Schemas, options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options for actors. Raises what `Extractor.stream` raises without a model."""
-    check_options("extract", options)
+    check_options(extract, options)
     settings = dict(options)
     if isinstance(schema, Mapping) and not schema:
         raise SchemaError("schemas", None, "no category is given")

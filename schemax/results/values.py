@@ -18,6 +18,10 @@ from schemax.reading.nearby import read_nearby
 from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
 from schemax.scalars import SCALARS
+from schemax.scalars.ranges import INTEGER_DIGITS
+
+# Between groups of digits.
+_SEPARATOR = "[ ,'\u00a0\u202f-]"
 
 
 def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat, strict: bool) -> list[str] | None:
@@ -71,9 +75,27 @@ def readings_of(
     """
     if leaf.attribute.members:
         return _either(leaf, texts)
+    if leaf.attribute.is_number:
+        for text in texts:
+            _check_digits(text, documents)
     if strict:
         return [_strictly(leaf, text) for text in texts]
     return [_nearby(leaf, text, documents) or _read(leaf, text) for text in texts]
+
+
+def _check_digits(text: str, documents: Collection[str]) -> None:
+    """Raises ValueError for a whole number that grammars ended while its document goes on."""
+    digits = text.strip().lstrip("-")
+    if len(digits) < INTEGER_DIGITS or not (digits.isascii() and digits.isdigit()):
+        return
+    spelt = "(?<![0-9])" + f"{_SEPARATOR}?".join(digits)
+    cut = re.compile(f"{spelt}(?:[0-9]|{_SEPARATOR}[0-9]{{3}})")
+    whole = re.compile(f"{spelt}(?![0-9]|{_SEPARATOR}[0-9]{{3}})")
+    if any(map(cut.search, documents)) and not any(map(whole.search, documents)):
+        raise ValueError(
+            f"has more digits in the document than the {len(digits)} that a number is written "
+            "with; declare the field as str"
+        )
 
 
 def _nearby(leaf: Leaf, text: str, documents: Collection[str]) -> Reading | None:

@@ -11,7 +11,15 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from schemax.serve.completion import Completion, Message, Part, Sampling, complete, parts
+from schemax.serve.completion import (
+    Completion,
+    Message,
+    Part,
+    Sampling,
+    check_tool_choice,
+    complete,
+    parts,
+)
 from schemax.serve.errors import ApiError
 from schemax.serve.output import Piece, logprobs
 from schemax.serve.service import Service
@@ -79,13 +87,15 @@ class ChatRequest(Sampling):
                     400, "tools must be one function: its arguments are filled in", param="tools"
                 )
             function = self.tools[0].function
+            check_tool_choice(self.tool_choice, function.name)
             return function.parameters, "tools[0].function.parameters", function.name
         if wanted is not None and wanted.type == "json_schema" and wanted.json_schema is not None:
             return wanted.json_schema.document, "response_format.json_schema.schema", None
         raise ApiError(
             400,
             "a schema is missing: send response_format of type json_schema, or tools with one "
-            "function; this server fills in declared fields and writes no other text",
+            "function and another tool_choice than none; this server fills in declared "
+            "fields and writes no other text",
             param="response_format",
         )
 

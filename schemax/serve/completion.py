@@ -19,6 +19,7 @@ from schemax.attributes.made_classes import forbidden_by_document, is_judged_who
 from schemax.compiler import CompiledSchema
 from schemax.compiler.conversation import Conversation
 from schemax.documents import RecordFields, read_documents
+from schemax.messages import clipped
 from schemax.readout import read_part
 from schemax.results import Extraction
 from schemax.runtime.outputs import TOO_LONG
@@ -39,6 +40,15 @@ class Sampling(BaseModel):
     temperature: float | None = None
     top_p: float | None = None
     seed: int | None = None
+
+
+def check_tool_choice(choice: Any, function: str) -> None:
+    """Raises ApiError (400) for a choice of another function. choice: as in OpenAI's endpoints."""
+    named = choice.get("function", choice) if isinstance(choice, dict) else None
+    name = named.get("name") if isinstance(named, dict) else None
+    if name is not None and name != function:
+        said = f"tool_choice names the function {clipped(str(name))!r}; tools has {function!r}"
+        raise ApiError(400, said, param="tool_choice")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

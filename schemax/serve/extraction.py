@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from schemax.attributes import compile_attributes
 from schemax.compiler import CompiledSchema
 from schemax.io.rows import RowForm, check_kept
+from schemax.messages import clipped, perhaps
 from schemax.reading.markup import Html
 from schemax.readout import prompt_of
 from schemax.results.transfer import slots_to_json
@@ -44,6 +45,18 @@ class ExtractOptions(Sampling):
     html: Html = "strip"
     details: bool = True
     keep: tuple[str, ...] = ()
+
+    model_config = ConfigDict(extra="allow")
+
+    @model_validator(mode="after")
+    def _without_slips(self) -> Self:
+        """Refuses a misspelt key; others, as clients of OpenAI send them, are ignored."""
+        fields = type(self).model_fields.items()
+        known = [field.alias or name for name, field in fields if name not in Sampling.model_fields]
+        for key in self.model_extra or ():
+            if meant := perhaps(key, known):
+                raise ValueError(f"unknown key {clipped(repr(key))}{meant}")
+        return self
 
     @property
     def form(self) -> RowForm:

@@ -20,6 +20,7 @@ from schemax.serve.completion import (
     Part,
     Role,
     Sampling,
+    check_tool_choice,
     complete,
     parts,
 )
@@ -118,13 +119,15 @@ class ResponsesRequest(Sampling):
                 raise ApiError(
                     400, "tools must be one function: its arguments are filled in", param="tools"
                 )
+            check_tool_choice(self.tool_choice, tool.name)
             return tool.parameters, "tools[0].parameters", tool.name
         wanted = self.text.format
         if wanted is None or wanted.type != "json_schema":
             raise ApiError(
                 400,
                 "a schema is missing: send text.format of type json_schema, or tools with one "
-                "function; this server fills in declared fields and writes no other text",
+                "function and another tool_choice than none; this server fills in declared "
+                "fields and writes no other text",
                 param="text.format",
             )
         return wanted.document, "text.format.schema", None

@@ -12,7 +12,7 @@ from typing import Any
 from schemax.attributes.made_classes import is_judged_whole
 from schemax.compiler import CompiledSchema
 from schemax.config import DecodingConfig
-from schemax.errors import SchemaxError
+from schemax.errors import SchemaError, SchemaxError
 from schemax.extractor import Extractor
 from schemax.pipeline import Extractions
 from schemax.results import Extraction
@@ -94,8 +94,10 @@ class Service:
             compile = partial(self.extractor.compile, schema.model, **settings)
             try:
                 found = await asyncio.to_thread(compile)
-            except SchemaxError:
+            except SchemaxError as error:
                 self.schemas.forget(schema)
+                if isinstance(error, SchemaError):
+                    raise ApiError(400, str(error), param=schema.param) from error
                 raise
             if len(schema.compiled) >= _MOST_SETTINGS:  # clients choose settings
                 schema.compiled.clear()

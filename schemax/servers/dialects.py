@@ -122,7 +122,12 @@ def find_served(
     """
     if kind not in KINDS:
         raise ValueError(f"unknown kind of server {kind!r}; there are {', '.join(KINDS)}")
-    listed = client.call("/models").get("data")
+    try:
+        listed = client.call("/models").get("data")
+    except ServerError as error:
+        if "answered 404" not in str(error) or client.url.endswith("/v1"):
+            raise
+        raise ServerError(f"{error}; perhaps the address is {client.url}/v1") from error
     entries = (
         [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     )

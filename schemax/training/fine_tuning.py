@@ -172,7 +172,7 @@ def _calibrate(
             held_out,
             schemas,
             (shown["format"],),
-            decoding=settings.decoding,
+            decoding=work.trained.decoding,
             template=shown["template"],
             shots=shown["examples"],
         )
