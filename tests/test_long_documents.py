@@ -14,7 +14,7 @@ from schemax.compiler import TextCodec
 from schemax.config import DecodingConfig
 from schemax.documents import RecordFields
 from schemax.formats import get_format
-from schemax.io.long_documents import compiled_schemas, fitted
+from schemax.io.long_documents import fitted
 from schemax.results import Extraction, SlotText, build
 from schemax.schema import AttrSchema
 
@@ -115,7 +115,7 @@ def test_of_a_real_model(codec: TextCodec, decoder_model: Callable[..., Any]) ->
             seen.append(item)
             yield item
 
-    compiled = compiled_schemas(extractor, Shoe, {})
+    compiled = extractor.extractions((), Shoe).compiled
     made = fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, "chunk")
     (item,) = made([{"t": "Samsung red shoe, LG blue sandal, Sony boots, TCL heels"}])
     assert item.value is not None, item.errors

@@ -15,7 +15,7 @@ from typing import Any
 
 from schemax.documents import Document, read_documents
 from schemax.errors import InputError
-from schemax.io.long_documents import compiled_schemas, fits_model
+from schemax.io.long_documents import fits_model
 from schemax.io.readers import InputFiles
 from schemax.io.records import Record
 from schemax.io.summary import Duplicates
@@ -49,7 +49,7 @@ def estimate(source: InputFiles, task: Task, price_per_hour: float | None = None
     Raises as `Extractor.stream` does.
     """
     extractor = task.loaded()
-    compiled = compiled_schemas(extractor, task.schemas, task.options)
+    compiled = task.compiled(extractor)
     fits = fits_model(extractor.model, compiled)
     look = _look(source, task)
     rows = look.rows if look.all_of_them else source.count() or look.rows

@@ -8,14 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from schemax.attributes import Attribute
-from schemax.calls import Options
 from schemax.compiler import CompiledSchema
-from schemax.compiler.few_shot import FewShotExample, read_few_shot_examples
 from schemax.documents import RecordFields, shown_text
 from schemax.errors import InputError
-from schemax.extractor import Extractor
 from schemax.formats import OutputFormat
-from schemax.io.columns import Schemas, named_schemas
 from schemax.io.records import Record
 from schemax.io.stream import Extract
 from schemax.reading.markup import as_plain, plain_text
@@ -176,35 +172,6 @@ def _rank(
         stated = stated and all(error.field != attribute.name for error in item.errors)
     size = len(result.value) if isinstance(result.value, (list, tuple, set, frozenset)) else 0
     return stated, size, result.confidence or 0.0
-
-
-def compiled_schemas(
-    extractor: Extractor, schemas: Schemas, options: Options
-) -> dict[str, CompiledSchema]:
-    """The schemas that a stream compiles, by category, or under "". Raises as the stream does."""
-    examples = extractor.chosen_examples(schemas, options)
-    shots = shown_examples(schemas, {**options, "examples": examples})
-    return {
-        name: extractor.compile(
-            schema,
-            format=options.get("format"),
-            template=options.get("template"),
-            decoding=options.get("decoding"),
-            examples=shots.get(name, None if options.get("examples") is None else ()),
-        )
-        for name, schema in named_schemas(schemas).items()
-    }
-
-
-def shown_examples(schemas: Schemas, options: Mapping[str, Any]) -> dict[str, list[FewShotExample]]:
-    """The examples that the options name, by category, or under ""."""
-    shown, mixed = RecordFields.of_options(options), isinstance(schemas, Mapping)
-    return read_few_shot_examples(
-        options.get("examples"),
-        named_schemas(schemas),
-        mixed,
-        lambda document: shown_text(document, shown)[0],
-    )
 
 
 def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:

@@ -12,6 +12,7 @@ from typing import Any
 
 from schemax.attributes import settings_of
 from schemax.calls import Options
+from schemax.compiler import CompiledSchema
 from schemax.config import LEFT_TO_MODELS, resolve_decoding
 from schemax.documents import RecordFields
 from schemax.errors import ModelError
@@ -19,7 +20,7 @@ from schemax.extractor import Extractor
 from schemax.heap import frozen_heap
 from schemax.io import fingerprint
 from schemax.io.columns import Schemas, named_schemas
-from schemax.io.long_documents import TooLong, compiled_schemas, fits_model, fitted
+from schemax.io.long_documents import TooLong, fits_model, fitted
 from schemax.io.records import Record
 from schemax.io.resumable import ResumableRun
 from schemax.io.rows import Details, RowForm
@@ -67,6 +68,10 @@ class Task:
         self.stream(extractor, ())
         return extractor
 
+    def compiled(self, extractor: Extractor) -> Mapping[str, CompiledSchema]:
+        """The schemas as a stream compiles them, by category; a single schema under ""."""
+        return extractor.extractions((), self.schemas, **self.options).compiled
+
     def stream(self, extractor: Extractor, records: Iterable[Record]) -> Iterator[Extraction[Any]]:
         return extractor.stream(records, self.schemas, **self.options)
 
@@ -78,7 +83,7 @@ class Task:
 
         if self.on_too_long == "error":
             return extract
-        compiled = compiled_schemas(extractor, self.schemas, self.options)
+        compiled = self.compiled(extractor)
         return fitted(
             extract, compiled, fits_model(extractor.model, compiled), self.shown, self.on_too_long
         )

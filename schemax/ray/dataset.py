@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
 from schemax.calls import Options, check_options
+from schemax.compiler.few_shot import read_few_shot_examples
 from schemax.compiler.prompt import load_template, template_source
 from schemax.config import resolve_decoding
-from schemax.documents import RecordFields
+from schemax.documents import RecordFields, shown_text
 from schemax.errors import InputError, SchemaError
 from schemax.extractor import Extractor
 from schemax.formats import get_format
-from schemax.io.columns import Schemas
+from schemax.io.columns import Schemas, named_schemas
 from schemax.io.dataframes import extract_frame
 from schemax.io.input_columns import checked_frame
-from schemax.io.long_documents import shown_examples
 from schemax.io.resumable import PART_ROWS
 from schemax.io.rows import Details
 from schemax.ray.parcel import Parcel
@@ -97,9 +96,9 @@ def extract(
             stacklevel=2,
         )
     name = model if callable(model) else named_for_actors(model)
-    load = _Load(name, pool.device(device), dtype)
     read = partial(extract_frame, schema=schema, details=details, **settings)
-    reader = _Reader(load, read, None if keep is None else [*keep])
+    kept = None if keep is None else [*keep]
+    reader = partial(_reader, name, pool.device(device), dtype, kept, read)
     return dataset.map_batches(
         _Actor,
         fn_constructor_args=(Parcel.of(reader, schema),),
@@ -122,44 +121,37 @@ def _checked(schema: Schemas, options: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(template, (str, Path)):  # a path means nothing on other machines
             settings["template"] = template_source(template)
     resolve_decoding(settings.get("decoding"))
-    shown_examples(schema, settings)
+    shown = RecordFields.of_options(settings)
+    read_few_shot_examples(
+        settings.get("examples"),
+        named_schemas(schema),
+        isinstance(schema, Mapping),
+        lambda document: shown_text(document, shown)[0],
+    )
     return settings
 
 
-@dataclass(frozen=True, slots=True)
-class _Load:
-    """A function that loads an actor's model."""
-
-    model: str | Callable[[], Extractor] | None
-    device: str
-    dtype: str
-
-    def __call__(self) -> Extractor:
-        if callable(self.model):
-            return self.model()
-        name = self.model or resource_dir("embedded")
-        return Extractor.from_pretrained(name, device=self.device, dtype=self.dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """A function that loads a model, and reads batches with it.
+def _reader(
+    model: str | Callable[[], Extractor] | None,
+    device: str,
+    dtype: str,
+    keep: list[str] | None,
+    read: Callable[..., Any],
+) -> Callable[[Any], Any]:
+    """Loads a model; returns a function that reads batches with it.
 
     read: `extract_frame`, but for the model and the kept columns.
     """
-
-    load: _Load
-    read: Callable[..., Any]
-    keep: list[str] | None
-
-    def __call__(self) -> Callable[[Any], Any]:
-        """Loads the model; returns a function that reads batches."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            extractor = self.load()
-        return lambda batch: self.read(
-            batch, extractor=extractor, keep=batch.column_names if self.keep is None else self.keep
-        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        if callable(model):
+            extractor = model()
+        else:
+            name = model or resource_dir("embedded")
+            extractor = Extractor.from_pretrained(name, device=device, dtype=dtype)
+    return lambda batch: read(
+        batch, extractor=extractor, keep=batch.column_names if keep is None else keep
+    )
 
 
 class _Actor(Loaded):
