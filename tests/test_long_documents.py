@@ -14,7 +14,7 @@ from schemax.compiler import TextCodec
 from schemax.config import DecodingConfig
 from schemax.documents import RecordFields
 from schemax.formats import get_format
-from schemax.io.long_documents import fitted
+from schemax.io.long_documents import Fitted
 from schemax.results import Extraction, SlotText, build
 from schemax.schema import AttrSchema
 
@@ -60,7 +60,7 @@ def joined(*pieces: Sequence[SlotText]) -> Extraction[Any]:
     known = {"schema": Receipt, "attributes": attributes, "decoding": DecodingConfig()}
     compiled: Any = {"": SimpleNamespace(**known, format=JSON)}
     text = ("Corner shop, " * 9)[: WIDTH + (len(pieces) - 1) * (WIDTH - WIDTH // 10)]
-    made = fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, "chunk")
+    made = Fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, "chunk")
     (item,) = made([{"t": text.replace(" ", "-")}])
     return item
 
@@ -116,7 +116,7 @@ def test_of_a_real_model(codec: TextCodec, decoder_model: Callable[..., Any]) ->
             yield item
 
     compiled = extractor.extractions((), Shoe).compiled
-    made = fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, "chunk")
+    made = Fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, "chunk")
     (item,) = made([{"t": "Samsung red shoe, LG blue sandal, Sony boots, TCL heels"}])
     assert item.value is not None, item.errors
     assert len(seen) > 1

@@ -31,7 +31,7 @@ from schemax.config import DecodingConfig
 from schemax.documents import RecordFields
 from schemax.errors import InputError, SchemaError
 from schemax.formats import get_format
-from schemax.io.long_documents import fitted
+from schemax.io.long_documents import Fitted
 from schemax.io.readers import InputFiles, Shard, read_file
 from schemax.io.table_schema import TableSchema
 from schemax.io.writers import open_writer
@@ -495,7 +495,7 @@ def test_pieces_of_a_long_text_are_put_together() -> None:
 
     whole = f"Crocs clogs {'and so on ' * 40}size 7, red"
     records = [{"id": "a", "t": whole}, {"id": "b", "t": "Crocs"}]
-    made = fitted(
+    made = Fitted(
         extract,
         compiled,
         lambda _, text: len(text) <= 100,

@@ -38,50 +38,40 @@ class _Row:
     results: dict[int, Extraction[Any]]
 
 
-def fitted(
-    extract: Extract,
-    compiled: Mapping[str, CompiledSchema],
-    fits: Fits,
-    shown: RecordFields,
-    mode: TooLong,
-) -> Extract:
+@dataclass(frozen=True, slots=True)
+class Fitted:
     """An `extract` that also takes records that are too long.
 
+    extract: the one that takes them as they are. compiled: by category; a single schema under "".
     mode: "truncate" drops the end of their longest text; `errors` say how much is left. "chunk"
         reads their longest text in chunks, and takes every field, with all that was decoded for
         it, from the chunk that states it with the highest confidence, lists from the chunk that
         states most items; spans are offsets into the whole text.
-    compiled: by category; a single schema under "".
     """
-    shaper = _Shaper(compiled, fits, shown, mode)
 
-    def run(records: Iterable[Record]) -> Iterator[Extraction[Any]]:
+    extract: Extract
+    compiled: Mapping[str, CompiledSchema]
+    fits: Fits
+    shown: RecordFields
+    mode: TooLong
+
+    def __call__(self, records: Iterable[Record]) -> Iterator[Extraction[Any]]:
         owners: dict[int, tuple[_Row, int]] = {}
 
         def chunks() -> Iterator[Record]:
             place = 0
             for index, record in enumerate(records):
-                row = _Row(index, record, shaper.chunks(record), {})
+                row = _Row(index, record, self.chunks(record), {})
                 for number, chunk in enumerate(row.chunks):
                     owners[place] = row, number
                     place += 1
                     yield chunk
 
-        for item in extract(chunks()):
+        for item in self.extract(chunks()):
             row, number = owners.pop(item.index)
             row.results[number] = replace(item, index=row.index)
             if len(row.results) == len(row.chunks):
-                yield shaper.joined(row)
-
-    return run
-
-
-@dataclass(frozen=True, slots=True)
-class _Shaper:
-    compiled: Mapping[str, CompiledSchema]
-    fits: Fits
-    shown: RecordFields
-    mode: TooLong
+                yield self.joined(row)
 
     def category(self, record: Record) -> str:
         if "" not in self.compiled and isinstance(record, Mapping):

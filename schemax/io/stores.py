@@ -7,7 +7,7 @@ package raises classes of its own, which are neither OSErrors nor ours.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Literal, cast
 
@@ -49,14 +49,7 @@ class _Reached:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
-        return self._calling(found) if callable(found) else found
-
-    def _calling(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **options: Any) -> Any:
-            with reaching(self._place, self._answers):
-                return method(*args, **options)
-
-        return call
+        return reaching(self._place, self._answers)(found) if callable(found) else found
 
 
 class Store(_Reached):

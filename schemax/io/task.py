@@ -7,6 +7,7 @@ import platform
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from schemax.extractor import Extractor
 from schemax.heap import frozen_heap
 from schemax.io import fingerprint
 from schemax.io.columns import Schemas, named_schemas
-from schemax.io.long_documents import TooLong, fits_model, fitted
+from schemax.io.long_documents import Fitted, TooLong, fits_model
 from schemax.io.records import Record
 from schemax.io.resumable import ResumableRun
 from schemax.io.rows import Details, RowForm
@@ -77,16 +78,12 @@ class Task:
 
     def extract(self, extractor: Extractor) -> Extract:
         """A function that extracts, also from documents that are too long."""
-
-        def extract(records: Iterable[Record]) -> Iterator[Extraction[Any]]:
-            return self.stream(extractor, records)
-
+        extract = partial(self.stream, extractor)
         if self.on_too_long == "error":
             return extract
         compiled = self.compiled(extractor)
-        return fitted(
-            extract, compiled, fits_model(extractor.model, compiled), self.shown, self.on_too_long
-        )
+        fits = fits_model(extractor.model, compiled)
+        return Fitted(extract, compiled, fits, self.shown, self.on_too_long)
 
     def fingerprint(self) -> dict[str, Any]:
         """The settings that rows depend on, as far as they are known before a model is loaded."""
