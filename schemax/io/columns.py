@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation, localcontext
 from enum import Enum
-from functools import reduce
 from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, RootModel
@@ -212,7 +211,9 @@ def leaves(columns: Iterable[Column], path: tuple[str, ...] = ()) -> list[tuple[
 
 def at(value: Any, path: Sequence[str]) -> Any:
     """The value of a row at a path; None if a struct around it is None."""
-    return reduce(lambda found, name: None if found is None else found.get(name), path, value)
+    for name in path:
+        value = None if value is None else value.get(name)
+    return value
 
 
 # Functions from JSON to a cell, one per type. All raise ValueError for a value that does not fit.

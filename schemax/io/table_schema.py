@@ -10,9 +10,10 @@ DOCX, HTML and text files `NAME__location`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from schemax.attributes import compile_attributes
@@ -35,6 +36,17 @@ _LOCATION = (
     Column("page", "integer"),
     Column("boxes", "struct", is_list=True, children=_BOX),
     Column("paragraph", "integer"),
+)
+
+
+# The columns of a field's result, by the key of the result that they hold; the last is of files.
+_DETAILS = (
+    Column("confidence", "number"),
+    Column("raw", "string"),
+    Column("legal_probability", "number"),
+    Column("span", "struct", children=_SPAN),
+    Column("note", "string"),
+    Column("location", "struct", children=_LOCATION),
 )
 
 
@@ -89,12 +101,31 @@ class TableSchema:
         return Column(id, "string"), Column(index, "integer")
 
     @cached_property
+    def _places(self) -> tuple[tuple[Column, tuple[str, ...]], ...]:
+        """(column, path of its values in a row) of all columns, in order.
+
+        In the place of a row's `errors`, "error" says why it failed, and "faults" are those of
+        single fields.
+        """
+        id, index = self.own
+        found: list[tuple[Column, tuple[str, ...]]] = [(id, ("id",)), (index, ("index",))]
+        found += ((column, ("kept", column.name)) for column in self.kept)
+        found += [(_SCHEMA, ("schema",))] if self.is_mixed else []
+        found += ((column, ("attributes", column.name)) for column in self.fields)
+        found += [(_ERROR, ("error",)), (_FIELD_ERRORS, ("faults",))]
+        found += [(_LEAST, ("least_confidence",))] if self.details else []
+        alone = self.details == "confidence"
+        kinds = _DETAILS[:1] if alone else _DETAILS if self.located else _DETAILS[:-1]
+        for field, kind in product(self.read, kinds):
+            name = f"{field.replace('.', SEPARATOR)}__{kind.name}"
+            path = ("confidences", field) if alone else ("fields", field, kind.name)
+            found.append((replace(kind, name=name), path))
+        return tuple(found)
+
+    @cached_property
     def results(self) -> tuple[Column, ...]:
         """The columns of results: all but id, index and columns of the input."""
-        least = (_LEAST,) if self.details else ()
-        schema = (_SCHEMA,) if self.is_mixed else ()
-        details = (column for _, _, column in self._read_columns())
-        return (*schema, *self.fields, _ERROR, _FIELD_ERRORS, *least, *details)
+        return self.columns[len(self.own) + len(self.kept) :]
 
     def check_beside(self, kept: Sequence[str], what: str) -> None:
         """Raises InputError for a column of the input with the name of a column of the results."""
@@ -108,7 +139,7 @@ class TableSchema:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        return (*self.own, *self.kept, *self.results)
+        return tuple(column for column, _ in self._places)
 
     @cached_property
     def _leaves(self) -> list[tuple[str, ...]]:
@@ -124,73 +155,36 @@ class TableSchema:
         cells = self.cells(row)
         return [at(cells, path) for path in self._leaves]
 
-    def _read_columns(self) -> Iterator[tuple[str, str, Column]]:
-        """Yields (field, key of its result, column)."""
-        for field in self.read:
-            name = field.replace(".", SEPARATOR)
-            yield field, "confidence", Column(f"{name}__confidence", "number")
-            if self.details is True:
-                yield field, "raw", Column(f"{name}__raw", "string")
-                yield field, "legal_probability", Column(f"{name}__legal_probability", "number")
-                yield field, "span", Column(f"{name}__span", "struct", children=_SPAN)
-                yield field, "note", Column(f"{name}__note", "string")
-                if self.located:
-                    name = f"{name}__location"
-                    yield field, "location", Column(name, "struct", children=_LOCATION)
-
     def cells(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The cells of a row of `RowForm.row`, by column.
 
         A value that its column cannot hold is null, and gets an entry in `_field_errors`.
         """
-        id, index = self.own
         failed = row["attributes"] is None
+        error = reasons(row["errors"]) if failed else None
         faults = [] if failed else [dict(error) for error in row["errors"]]
-        cells: dict[str, Any] = {id.name: id.cell(row["id"]), index.name: row["index"]}
-        kept, attributes = row.get("kept") or {}, row["attributes"] or {}
-        held = [(column, kept) for column in self.kept]
-        held += [(column, attributes) for column in self.fields]
-        for column, values in held:
-            value = values.get(column.name)
+        found = {**row, "error": error, "faults": faults}
+        cells: dict[str, Any] = {}
+        for column, path in self._places:  # `_field_errors` comes after all that may add to them
+            value = at(found, path)
             try:
                 cells[column.name] = column.cell(value)
-            except (ValueError, TypeError, OverflowError) as error:
+            except (ValueError, TypeError, OverflowError) as problem:
                 cells[column.name] = None
-                reason = f"does not fit its column: {error}"
+                reason = f"does not fit its column: {problem}"
                 faults.append({"field": column.name, "message": reason, "raw": str(value)})
-        if self.is_mixed:
-            cells[_SCHEMA.name] = row.get("schema")
-        cells[_ERROR.name] = _ERROR.cell(reasons(row["errors"])) if failed else None
-        cells[_FIELD_ERRORS.name] = _FIELD_ERRORS.cell(faults)
-        if self.details:
-            cells[_LEAST.name] = row.get("least_confidence")
-        read = row.get("fields") or {
-            field: {"confidence": known} for field, known in row.get("confidences", {}).items()
-        }
-        for field, key, column in self._read_columns():
-            cells[column.name] = column.cell(read.get(field, {}).get(key))
         return cells
 
     def row(self, cells: Mapping[str, Any]) -> dict[str, Any]:
         """The row of cells in JSON form, the inverse of `cells`."""
-        id, index = self.own
-        error, faults = cells[_ERROR.name], cells[_FIELD_ERRORS.name] or []
-        failed = error is not None
-        row: dict[str, Any] = {"id": cells[id.name], "index": cells[index.name]}
-        if self.kept:
-            row["kept"] = {column.name: cells[column.name] for column in self.kept}
-        if self.is_mixed:
-            row["schema"] = cells[_SCHEMA.name]
-        values = {column.name: cells[column.name] for column in self.fields}
-        row["attributes"] = None if failed else values
-        row["errors"] = [{"field": None, "message": error, "raw": None}] if failed else faults
-        if self.details:
-            row["least_confidence"] = cells[_LEAST.name]
-        fields: dict[str, dict[str, Any]] = {}
-        for field, key, column in self._read_columns():
-            fields.setdefault(field, {})[key] = cells[column.name]
-        if self.details == "confidence":
-            row["confidences"] = {field: found["confidence"] for field, found in fields.items()}
-        elif self.details:
-            row["fields"] = fields
+        row: dict[str, Any] = {"attributes": {}}
+        for column, (*around, name) in self._places:
+            inner = row
+            for key in around:
+                inner = inner.setdefault(key, {})
+            inner[name] = cells[column.name]
+        error, row["errors"] = row.pop("error"), row.pop("faults") or []
+        if error is not None:
+            row["attributes"] = None
+            row["errors"] = [{"field": None, "message": error, "raw": None}]
         return row
