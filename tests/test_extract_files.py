@@ -18,7 +18,7 @@ from schemax.compiler import TextCodec
 from schemax.declarations import read_schemas
 from schemax.errors import ModelError, SchemaError
 from schemax.io.rows import RowForm
-from schemax.io.stream import MOST_AHEAD, in_order, stream_rows
+from schemax.io.stream import MOST_AHEAD, compute, in_order
 from schemax.results import failed
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -239,19 +239,20 @@ def test_a_straggler_holds_back_a_bounded_number_of_rows() -> None:
 def test_rows_that_keep_up_go_through_one_stream() -> None:
     extract = Straggler()
     extract.streams = 1  # nobody straggles
-    found = [key for key, _ in stream_rows(extract, numbered(5000, []), most_ahead=64)]
+    rows = ((index, index, record) for index, record in numbered(5000, []))
+    found = [key for key, _, _ in compute(extract, RowForm(), rows, most_ahead=64)]
     assert found == list(range(5000))
     assert extract.streams == 2
 
 
 def test_an_input_that_breaks_off_loses_nothing_before() -> None:
-    def broken() -> Iterator[tuple[int, str]]:
-        yield from numbered(100, [])
+    def broken() -> Iterator[tuple[int, int, str]]:
+        yield from ((index, index, record) for index, record in numbered(100, []))
         raise InputError("cannot read any further")
 
     found: list[int] = []
     with pytest.raises(InputError, match="any further"):
-        found.extend(key for key, _ in stream_rows(Straggler(), broken()))
+        found.extend(key for key, _, _ in compute(Straggler(), RowForm(), broken()))
     assert sorted(found) == list(range(100))
 
 

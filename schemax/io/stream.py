@@ -21,10 +21,14 @@ MOST_AHEAD = 16_384
 """The most rows that are read beyond the first unfinished one."""
 
 
-def stream_rows(
-    extract: Extract, rows: Iterable[tuple[K, Record]], *, most_ahead: int = MOST_AHEAD
-) -> Generator[tuple[K, Extraction[Any]], None, None]:
-    """(key, record) -> (key, extraction), as they finish; the stream's index is not changed.
+def compute(
+    extract: Extract,
+    form: RowForm,
+    rows: Iterable[tuple[K, int, Record]],
+    *,
+    most_ahead: int = MOST_AHEAD,
+) -> Generator[tuple[K, Extraction[Any], Row], None, None]:
+    """(key, index, record) -> (key, extraction, row), as they finish.
 
     All rows go through one stream, so that the model never waits between streams. Only if a row
     takes so long that `most_ahead` rows behind it have been read, the stream ends with the rows in
@@ -33,7 +37,8 @@ def stream_rows(
     Raises InputError for an input that breaks off, once all rows before the break are done.
     """
     source = iter(rows)
-    keys: dict[int, K] = {}  # keys of rows that are read and not finished, by place
+    # Rows that are read and not finished, by place: key, index, and what is copied of the record.
+    waiting: dict[int, tuple[K, int, Row]] = {}
     read = oldest = 0
     broken: InputError | None = None
     is_open = True
@@ -41,19 +46,19 @@ def stream_rows(
     def admitted() -> Iterator[Record]:
         nonlocal read, oldest, broken, is_open
         while True:
-            while oldest < read and oldest not in keys:
+            while oldest < read and oldest not in waiting:
                 oldest += 1
             if read - oldest >= most_ahead:
                 return
             try:
-                key, record = next(source)
+                key, index, record = next(source)
             except StopIteration:
                 is_open = False
                 return
             except InputError as error:
                 broken, is_open = error, False
                 return
-            keys[read] = key
+            waiting[read] = key, index, form.beside(record)
             read += 1
             yield record
 
@@ -62,22 +67,13 @@ def stream_rows(
         stream = extract(admitted())
         try:
             for item in stream:
-                yield keys.pop(first + item.index), item
+                key, index, beside = waiting.pop(first + item.index)
+                yield key, *form.row(replace(item, index=index), beside)
         finally:
             if isinstance(stream, Generator):
                 stream.close()  # at once, since a thread may be at work
     if broken is not None:
         raise broken
-
-
-def compute(
-    extract: Extract, form: RowForm, rows: Iterable[tuple[K, int, Record]]
-) -> Generator[tuple[K, Extraction[Any], Row], None, None]:
-    """(key, index, record) -> (key, extraction, row), as they finish."""
-    keyed = (((key, index, form.beside(record)), record) for key, index, record in rows)
-    with closing(stream_rows(extract, keyed)) as stream:
-        for (key, index, beside), item in stream:
-            yield key, *form.row(replace(item, index=index), beside)
 
 
 def in_order(
