@@ -100,7 +100,7 @@ def extract(
     kept = None if keep is None else [*keep]
     reader = partial(_reader, name, pool.device(device), dtype, kept, read)
     return dataset.map_batches(
-        _Actor,
+        Loaded,
         fn_constructor_args=(Parcel.of(reader, schema),),
         batch_size=batch_rows,
         batch_format="pyarrow",
@@ -152,12 +152,3 @@ def _reader(
     return lambda batch: read(
         batch, extractor=extractor, keep=batch.column_names if keep is None else keep
     )
-
-
-class _Actor(Loaded):
-    """An actor that holds a model, and reads batches with it."""
-
-    def __call__(self, batch: Any) -> Any:
-        if self.problem is not None:
-            raise self.problem
-        return self.made(batch)

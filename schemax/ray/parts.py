@@ -12,7 +12,7 @@ import os
 import pickle
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import chdir, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -61,16 +61,16 @@ def _fill(
     """
     broken: InputError | None = None
     ray, data = ray_module(), ray_module("ray.data")
-    reader = _Reader(Parcel.of(run, schemas), run.checkpoint.finished(), os.getcwd())
+    read = partial(_read, Parcel.of(run, schemas), run.checkpoint.finished(), os.getcwd())
     here = ray.get_runtime_context().get_node_id()
     with _settings():
         # Takes no CPU: actors, which wait for the reader, may have them all.
         parts = data.from_items([0]).map_batches(
-            reader, batch_size=1, num_cpus=0, label_selector={"ray.io/node-id": here}
+            read, batch_size=1, num_cpus=0, label_selector={"ray.io/node-id": here}
         )
         computed = parts.map_batches(
-            _Actor,
-            fn_constructor_args=(Parcel.of(load, schemas), run.form),
+            Loaded,
+            fn_constructor_args=(Parcel.of(partial(_computing, load, run.form), schemas),),
             batch_size=1,
             batch_format="pyarrow",
             **pool.settings,
@@ -111,56 +111,56 @@ def _settings() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """A reader of the missing parts. Input that cannot be read ends them with an error.
+def _read(
+    run: Parcel, finished: Mapping[int, str], folder: str, batch: Any
+) -> Iterator[dict[str, list[bytes]]]:
+    """Yields the missing parts. Input that cannot be read ends them with an error.
 
     finished: as of the start, since Ray may read again, and must get the same parts.
     """
-
-    run: Parcel
-    finished: Mapping[int, str]
-    folder: str
-
-    def __call__(self, batch: Any) -> Iterator[dict[str, list[bytes]]]:
-        with closing(self._read()) as parts:
-            while True:
-                # Left before every yield: the worker is Ray's, and may stop in the middle.
-                with chdir(self.folder):
-                    part = next(parts, None)
-                if part is None:
-                    return
-                yield part
-
-    def _read(self) -> Generator[dict[str, list[bytes]], None, None]:
-        try:
-            run: ResumableRun = self.run.unpack()
-            for part in run.parts(self.finished):
-                yield _packed(part)
-        except InputError as error:
-            yield _packed(error)
+    with closing(_missing(run, finished)) as parts:
+        while True:
+            # Left before every yield: the worker is Ray's, and may stop in the middle.
+            with chdir(folder):
+                part = next(parts, None)
+            if part is None:
+                return
+            yield part
 
 
-class _Actor(Loaded):
-    """An actor that holds a model and computes parts with it; returns expected errors as rows."""
+def _missing(
+    parcel: Parcel, finished: Mapping[int, str]
+) -> Generator[dict[str, list[bytes]], None, None]:
+    try:
+        run: ResumableRun = parcel.unpack()
+        for part in run.parts(finished):
+            yield _packed(part)
+    except InputError as error:
+        yield _packed(error)
 
-    def __init__(self, load: Parcel, form: RowForm) -> None:
-        super().__init__(load)
-        self._form = form
 
-    def __call__(self, batch: Any) -> Any:
-        part: Part | SchemaxError = _unpacked(batch)
-        if isinstance(part, SchemaxError) or self.problem is not None:
-            return _packed(self.problem or part)
-        lines, items = [*part.ready], []
-        pending = ((None, row) for row in part.pending)
-        try:
-            for _, line, item in compute_lines(self.made, self._form, pending):
-                lines.append(line)
-                items.append(replace(item, slots=()))  # slots are not needed any more
-        except SchemaxError as error:
-            return _packed(error)
-        return _packed(((part.number, part.digest, lines), items))
+def _computing(load: Load, form: RowForm) -> Callable[[Any], Any]:
+    """Loads the model; returns a function that computes a part. Both return expected errors."""
+    try:
+        return partial(_computed, load(), form)
+    except SchemaxError as error:
+        problem = _packed(error)
+        return lambda batch: problem
+
+
+def _computed(extract: Extract, form: RowForm, batch: Any) -> Any:
+    part: Part | SchemaxError = _unpacked(batch)
+    if isinstance(part, SchemaxError):
+        return _packed(part)
+    lines, items = [*part.ready], []
+    pending = ((None, row) for row in part.pending)
+    try:
+        for _, line, item in compute_lines(extract, form, pending):
+            lines.append(line)
+            items.append(replace(item, slots=()))  # slots are not needed any more
+    except SchemaxError as error:
+        return _packed(error)
+    return _packed(((part.number, part.digest, lines), items))
 
 
 def _packed(value: Any) -> dict[str, list[bytes]]:

@@ -143,10 +143,10 @@ def named_for_actors(model: str | Path | None) -> str | None:
 
 
 class Loaded:
-    """The state of an actor: the result of a callable, such as a model.
+    """An actor: the result of a callable, such as a function of batches that holds a model.
 
-    load: a `Parcel` of the callable. problem: the error that it raised; raised by a constructor,
-        Ray would pass on its text only.
+    load: a `Parcel` of the callable. problem: the error that it raised, which the first batch
+        raises; raised by a constructor, Ray would pass on its text only.
     """
 
     def __init__(self, load: Any) -> None:
@@ -162,6 +162,11 @@ class Loaded:
             self.made = load.unpack()()
         except SchemaxError as error:
             self.problem = error
+
+    def __call__(self, batch: Any) -> Any:
+        if self.problem is not None:
+            raise self.problem
+        return self.made(batch)
 
 
 @contextmanager
