@@ -178,10 +178,7 @@ def shown_text(record: Any, shown: RecordFields) -> tuple[str, dict[str, str]]:
 def _read(index: int, record: Any, shown: RecordFields) -> Document:
     is_unread = isinstance(record, InputError)  # a reader's, in place of what it could not read
     there = getattr(record, "cells", None) if is_unread else record
-    document_id, category = id_of(there, shown), None
-    if isinstance(there, Mapping):
-        found_category = there.get(shown.category)
-        category = None if found_category is None else str(found_category)
+    document_id, category = id_of(there, shown), category_of(there, shown)
     if is_unread:
         return Document(index, document_id, category, None, str(record))
     try:
@@ -201,16 +198,17 @@ def id_of(record: Any, shown: RecordFields) -> str | None:
     return str(found).lower() if isinstance(found, bool) else str(found)
 
 
+def category_of(record: Any, shown: RecordFields) -> str | None:
+    """The category of a record; None where it has none."""
+    found = record.get(shown.category) if isinstance(record, Mapping) else None
+    return None if found is None else str(found)
+
+
 def _text_of_mapping(record: Mapping[Any, Any], shown: RecordFields) -> tuple[str, dict[str, str]]:
-    keys: Iterable[Any]
-    if shown.text is None:
-        keys = [key for key in record if key not in (shown.id, shown.category)]
-    else:
-        keys = shown.text
-        missing = [key for key in keys if key not in record]
-        if len(missing) == len(shown.text):
-            has = some_of(record) or "nothing"
-            raise ValueError(f"the record has no {' or '.join(missing)}; it has {has}")
+    keys: Iterable[Any] = shown.unnamed(record) if shown.text is None else shown.text
+    if shown.text is not None and not any(key in record for key in shown.text):
+        has = some_of(record) or "nothing"
+        raise ValueError(f"the record has no {' or '.join(shown.text)}; it has {has}")
     values = [(key, record.get(key)) for key in keys]
     sources = {
         str(key): _source(value if isinstance(value, str) else _as_text(key, value), shown)

@@ -225,10 +225,9 @@ class Job:
             independent = seen == ("isolated", "independent")
             keyed = independent and not manifest["decoding temperature"]
             salt = salt_of({**manifest, "csv formulas": self.csv_formulas}) if keyed else None
-            rows = Known(salt, self.task.shown, isinstance(self.task.schemas, Mapping), earlier)
-            run = ResumableRun(
-                source, checkpoint, self.task.form, independent, resumable.PART_ROWS, rows
-            )
+            form = self.task.form
+            rows = Known(salt, form, earlier)
+            run = ResumableRun(source, checkpoint, form, independent, resumable.PART_ROWS, rows)
             settings = {**manifest, **layout}
             if note is not None and self.if_complete == "skip":
                 record = read_run_record(output)

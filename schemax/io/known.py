@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from schemax.documents import RecordFields, shown_text
+from schemax.documents import category_of, shown_text
 from schemax.errors import InputError
 from schemax.io.fingerprint import digest
 from schemax.io.finished import is_table, keyed_results, read_run_record
 from schemax.io.records import Record
+from schemax.io.rows import RowForm
 from schemax.io.shelf import Shelf
 from schemax.io.storage import suffixes
 
@@ -43,15 +44,14 @@ class Known:
     """The rows that a run knows before a model reads them.
 
     salt: the run's, see `salt_of`; None if rows have no keys, since they depend on each other.
-    shown: the part of a record that the model sees. is_mixed: whether a record's category names its
-    schema. earlier: a finished table, whose rows with equal keys are taken.
+    form: the run's, which says what the model sees of a record, and which schema reads it.
+    earlier: a finished table, whose rows with equal keys are taken.
 
     Each process opens the table by itself, on first use.
     """
 
     salt: str | None = None
-    shown: RecordFields = field(default_factory=RecordFields)
-    is_mixed: bool = False
+    form: RowForm = field(default_factory=RowForm)
     earlier: str | None = None
 
     def key(self, record: Record) -> str | None:
@@ -59,13 +59,10 @@ class Known:
         if self.salt is None or isinstance(record, InputError):
             return None
         try:
-            text, texts = shown_text(record, self.shown)
+            text, texts = shown_text(record, self.form.shown)
         except ValueError:
             return None
-        category = None
-        if self.is_mixed and isinstance(record, Mapping):
-            category = record.get(self.shown.category)
-        category = None if category is None else str(category)
+        category = category_of(record, self.form.shown) if self.form.categories else None
         return digest(json.dumps([self.salt, category, text, texts]))
 
     def body(self, key: str | None) -> dict[str, Any] | None:

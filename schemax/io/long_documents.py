@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
-from schemax.documents import RecordFields, shown_text
+from schemax.documents import RecordFields, category_of, shown_text
 from schemax.errors import InputError
 from schemax.formats import OutputFormat
 from schemax.io.records import Record
@@ -74,9 +74,7 @@ class Fitted:
                 yield self.joined(row)
 
     def category(self, record: Record) -> str:
-        if "" not in self.compiled and isinstance(record, Mapping):
-            return str(record.get(self.shown.category))
-        return ""
+        return "" if "" in self.compiled else category_of(record, self.shown) or ""
 
     def chunks(self, record: Record) -> list[Record]:
         """The record itself, if it fits or cannot be shown; else the records read in its place."""

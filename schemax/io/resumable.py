@@ -146,7 +146,7 @@ class ResumableRun:
         body = self.known.body(row.key)
         if body is None and not is_repeat:
             return None
-        id = id_of(row.record, self.known.shown)
+        id = id_of(row.record, self.form.shown)
         first = {"id": id, "index": row.index, **self.form.beside(row.record)}
         origin = {"repeats": True} if body is None else {**body, "reused": True}
         return row.line({**first, **origin})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic_core import to_jsonable_python
 
-from schemax.documents import RecordFields
+from schemax.documents import RecordFields, category_of
 from schemax.errors import InputError
 from schemax.io.columns import Schemas
 from schemax.io.records import Record, cells_of
@@ -36,13 +36,13 @@ def check_details(details: Any) -> None:
 class RowForm:
     """The form of a row, beyond id, index, attributes and errors.
 
-    keep: keys of the record that are copied to it. category: the key that selects a record's
-        schema; categories: the categories with a schema, none if one schema serves all.
+    keep: keys of the record that are copied to it. shown: the roles of its keys.
+    categories: the categories with a schema, none if one schema serves all.
     """
 
     details: Details = False
     keep: tuple[str, ...] = ()
-    category: str = "category"
+    shown: RecordFields = field(default_factory=RecordFields)
     categories: tuple[str, ...] = ()
 
     @classmethod
@@ -50,7 +50,7 @@ class RowForm:
         cls, schemas: Schemas, shown: RecordFields, details: Details, keep: Sequence[str]
     ) -> RowForm:
         categories = tuple(schemas) if isinstance(schemas, Mapping) else ()
-        return cls(details, tuple(keep), shown.category, categories)
+        return cls(details, tuple(keep), shown, categories)
 
     def beside(self, record: Record) -> Row:
         """The part of a row that is copied from its record."""
@@ -60,7 +60,7 @@ class RowForm:
             kept = {key: there.get(key) for key in self.keep}
             found["kept"] = _kept(kept)
         if self.categories:
-            name = str(there.get(self.category))
+            name = category_of(there, self.shown)
             found["schema"] = name if name in self.categories else None
         return found
 
