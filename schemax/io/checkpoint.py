@@ -81,6 +81,7 @@ class Checkpoint:
         if not is_remote(name) and os.path.islink(name):
             name = os.path.realpath(name)  # where the output can be put in place by renaming it
         self._use(sidecar(name, ".parts"))
+        self.filling: set[OpenPart] = set()  # parts that are not complete
         older = Folder(f"{name}.parts") if not name.startswith(ICEBERG) else None
         # A folder of an older version, whose names did not begin with `_`, if a run made it.
         if older is not None and not self.has_rows() and _is_of_a_run(older):
@@ -236,7 +237,14 @@ class Checkpoint:
         """A part to add rows to. row_by_row: whether to keep each row at once, on a local disk."""
         path = self.folder.path if row_by_row else None
         handle = None if path is None else open(path / _open_name(number), "ab")  # noqa: SIM115
-        return OpenPart(self, number, part_digest, missing, handle)
+        opened = OpenPart(self, number, part_digest, missing, handle)
+        self.filling.add(opened)
+        return opened
+
+    def close_parts(self) -> None:
+        """Leaves parts that are not complete open, for the next run."""
+        while self.filling:
+            self.filling.pop().close()
 
     def write_part(self, number: int, part_digest: str, lines: Iterable[bytes]) -> None:
         """Completes a part at once with these lines and the lines of the open part."""
@@ -273,19 +281,20 @@ class OpenPart:
     handle: BinaryIO | None
     lines: list[bytes] = field(default_factory=list)
 
-    def add(self, line: bytes) -> None:
-        """Adds a line of `to_line`."""
+    def add(self, *lines: bytes) -> None:
+        """Adds lines of `to_line`; completes the part once it has all of its rows."""
         if self.handle is None:
-            self.lines.append(line)
+            self.lines += lines
         else:
-            self.handle.write(line)
+            self.handle.writelines(lines)
             self.handle.flush()
-        self.missing -= 1
+        self.missing -= len(lines)
         if not self.missing:
             self.complete()
 
     def complete(self) -> None:
         """Completes the part, once all of its rows are on the disk."""
+        self.checkpoint.filling.discard(self)
         if self.handle is None:
             self.checkpoint.write_part(self.number, self.digest, self.lines)
             return
@@ -294,7 +303,6 @@ class OpenPart:
         self.checkpoint.complete(self.number, self.digest)
 
     def close(self) -> None:
-        """Leaves the part open, for the next run."""
         if self.handle is not None:
             with suppress(OSError):  # a full disk has been reported by `add`
                 self.handle.close()

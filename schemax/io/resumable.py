@@ -166,35 +166,23 @@ class ResumableRun:
     def _fill(
         self, parts: Iterable[Part], extract: Extract
     ) -> Generator[Extraction[Any], None, None]:
-        filling: set[OpenPart] = set()
-
         def pending() -> Iterator[tuple[OpenPart, Pending]]:
             for part in parts:
                 missing = len(part.ready) + len(part.pending)
                 opened = self.checkpoint.open_part(
                     part.number, part.digest, missing, row_by_row=self.independent
                 )
-                if not missing:
-                    opened.complete()
-                    continue
-                filling.add(opened)
-                for line in part.ready:
-                    opened.add(line)
+                opened.add(*part.ready)
                 for row in part.pending:
                     yield opened, row
-                if not opened.missing:
-                    filling.discard(opened)
 
         try:
             with closing(compute_lines(extract, self.form, pending())) as stream:
                 for opened, line, item in stream:
                     opened.add(line)
-                    if not opened.missing:
-                        filling.discard(opened)
                     yield item
         finally:
-            for opened in filling:
-                opened.close()
+            self.checkpoint.close_parts()
 
     def assemble(self, writer: Writer, others: Iterable[Row] = ()) -> Iterator[Assembled]:
         """Writes and yields all rows in order. Raises InputError if some are missing.
