@@ -157,7 +157,11 @@ def test_options_mean_what_they_mean_to_the_command(extractor: Extractor, tmp_pa
         ({"limit": -1}, ValueError, "limit must be a number of records, not -1"),
         ({"text": 5}, ValueError, "text must be the name of a key, or several, not 5"),
         ({"on_too_long": "cut"}, ValueError, "on_too_long must be"),
-        ({"decodng": "paper"}, TypeError, "no option 'decodng', perhaps 'decoding'; it has text, id"),
+        (
+            {"decodng": "paper"},
+            TypeError,
+            "no option 'decodng', perhaps 'decoding'; it has text, id",
+        ),
         ({"format": "toml"}, ValueError, "unknown format 'toml'"),
         ({"text": "title"}, InputError, "it has no column 'title'; it has id, t"),
         ({"model": "nowhere/at-all/x"}, ModelError, "nowhere"),

@@ -167,7 +167,7 @@ def test_what_is_wrong_is_said_before_an_actor_starts() -> None:
         schemax.ray.extract(dataset, schema, keep=["sku"])
     with pytest.raises(InputError, match=r"takes a ray\.data\.Dataset, not list"):
         schemax.ray.extract([{"id": "a"}], schema)
-    with pytest.raises(TypeError, match="no option 'decodng'; it has text, id"):
+    with pytest.raises(TypeError, match="no option 'decodng', perhaps 'decoding'; it has text, id"):
         schemax.ray.extract(dataset, schema, keep=[], decodng="paper")  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="unknown format 'toml'"):
         schemax.ray.extract(dataset, schema, keep=[], format="toml")
