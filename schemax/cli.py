@@ -36,7 +36,7 @@ from schemax.commands.schemas import schemas
 from schemax.commands.serve import serve
 from schemax.commands.trace import trace
 from schemax.commands.train import train
-from schemax.errors import SchemaxError
+from schemax.errors import FULL_DISK, SchemaxError
 from schemax.interrupts import Terminated, raise_again
 from schemax.messages import say
 from schemax.processors import share_processors
@@ -75,7 +75,8 @@ class Verbs(TyperGroup):
         except (SchemaxError, OSError) as error:
             reason = str(error)
             if isinstance(error, OSError) and error.filename is not None:
-                reason = f"cannot open {error.filename}: {error.strerror}"
+                did = "write" if error.errno in FULL_DISK else "open"
+                reason = f"cannot {did} {error.filename}: {error.strerror}"
             _explain(f"error: {reason}", error)
             status = _BAD_USAGE
         except (typer.Exit, typer.Abort):  # RuntimeErrors too, which must not cost torch

@@ -15,8 +15,12 @@ Pydantic's `ValidationError` is never shadowed: a value that fails validation be
 from __future__ import annotations
 
 from collections.abc import Sequence
+from errno import EDQUOT, EFBIG, ENOSPC
 from functools import partial
 from typing import Any
+
+FULL_DISK = (EDQUOT, EFBIG, ENOSPC)
+"""What an OSError says of a file that has no room to grow."""
 
 
 class SchemaxError(Exception):

@@ -57,7 +57,7 @@ def test_a_full_disk_stops_a_run_that_goes_on_later(
     with process(*args, cwd=tmp_path, preexec_fn=small_disk) as job:
         _, err = job.communicate()
     assert job.returncode == 2
-    assert b"File too large" in err
+    assert b"cannot write out.jsonl: File too large" in err
     assert b"finished rows are kept in _out.jsonl.parts" in err
     assert b"Traceback" not in err
     assert not (tmp_path / "out.jsonl").exists()

@@ -14,7 +14,7 @@ from schemax.attributes import settings_of
 from schemax.attributes.json_writer import known_declaration
 from schemax.calls import Options
 from schemax.documents import RecordFields
-from schemax.errors import InputError, SchemaxError
+from schemax.errors import FULL_DISK, InputError, SchemaxError
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint, digest_of_all
 from schemax.io.columns import named_schemas
@@ -240,7 +240,8 @@ class Job:
                     return record.summary.unchanged()
             if note is not None and not overwrite and earlier != output:
                 self.on_finished(note)
-            with checkpoint.opened(manifest, overwrite=overwrite) as goes_on, _noting(checkpoint):
+            opened = checkpoint.opened(manifest, overwrite=overwrite)
+            with opened as goes_on, _noting(checkpoint, output):
                 finished = checkpoint.finished_rows() if goes_on else 0
                 if finished and self.on_resume is not None:
                     self.on_resume(finished, checkpoint.name)
@@ -302,11 +303,14 @@ class Job:
 
 
 @contextmanager
-def _noting(checkpoint: Checkpoint) -> Generator[None, None, None]:
-    """Adds a note to an error that ends the run, which says where finished rows are."""
+def _noting(checkpoint: Checkpoint, output: str) -> Generator[None, None, None]:
+    """Adds a note to an error that ends the run, which says where finished rows are; names the
+    output in the error of a full disk."""
     try:
         yield
     except BaseException as error:
+        if isinstance(error, OSError) and error.errno in FULL_DISK and error.filename is None:
+            error.filename = output
         if not isinstance(error, GeneratorExit) and checkpoint.has_rows():
             error.add_note(
                 f"finished rows are kept in {checkpoint.name}: run the same again to go on"
