@@ -8,9 +8,8 @@ from weakref import WeakKeyDictionary
 from schemax.compiler import CompiledSchema
 from schemax.compiler.content_free import calibrated, content_free_prompts
 from schemax.runtime.engine import Windows, outputs
-from schemax.runtime.requests import Request
 from schemax.runtime.shared import SharedEngine
-from schemax.runtime.stream import Filled, Refused
+from schemax.runtime.stream import Filled
 from schemax.tokens import SlotOutput
 
 _known: WeakKeyDictionary[SharedEngine, WeakKeyDictionary[CompiledSchema, CompiledSchema]] = (
@@ -47,11 +46,13 @@ def _written(engine: SharedEngine, compiled: CompiledSchema) -> list[tuple[SlotO
     )
     prompts = content_free_prompts(compiled)
     layout = Windows(engine.model, config)
-    requests = list(layout.requests([(prompt, compiled.stop) for prompt in prompts]))
-    done: list[Filled | Refused] = [item for item in requests if isinstance(item, Refused)]
+    requests, refused = layout.requests((prompt, compiled.stop) for prompt in prompts)
+    if refused:
+        return None
+    done: list[Filled] = []
     call = engine.call(config)
     try:
-        call.give(item for item in requests if isinstance(item, Request))
+        call.give(requests)
         call.end()
         while not call.is_done:
             if found := call.take(len(requests)):

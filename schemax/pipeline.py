@@ -6,7 +6,7 @@ Documents are read and extractions built on the caller's side, while the model r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import count, islice
@@ -23,18 +23,17 @@ from schemax.familiarity import Familiarity
 from schemax.messages import clipped, some_of
 from schemax.readout import read_out, review
 from schemax.results import Extraction, failed
-from schemax.runtime.engine import AnyModel, Windows, outputs
-from schemax.runtime.outputs import NO_MEMORY, DocumentOutput
+from schemax.runtime.engine import AnyModel, Placed, Windows, outputs
+from schemax.runtime.outputs import NO_MEMORY
 from schemax.runtime.requests import Request, new_request
 from schemax.runtime.shared import Call, SharedEngine
-from schemax.runtime.stream import Refused
 from schemax.runtime.watcher import Watcher
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 # Characters of documents that are read at a time; outputs that are read out at a time.
 _WINDOW_CHARACTERS, _AT_ONCE = 4_000_000, 16
 
-_Window = tuple[list[Extraction[Any]], list[Request | Refused]]
+_Window = tuple[list[Extraction[Any]], list[Request], list[Placed]]
 
 
 class Extractions:
@@ -132,20 +131,18 @@ class Extractions:
                 # One that has little left to do is fed first; else results go first.
                 if call.has_room and not (call.results and call.is_busy):
                     ready: list[Extraction[Any]] = []
-                    requests: list[Request | Refused] = []
+                    refused: list[Placed] = []
                     try:
-                        ready, requests = next(windows)
-                        given = [item for item in requests if isinstance(item, Request)]
-                        for request in given if self._watcher is not None else ():
+                        ready, requests, refused = next(windows)
+                        for request in requests if self._watcher is not None else ():
                             request.watcher = self._watcher
-                        call.give(given)
+                        call.give(requests)
                     except StopIteration:
                         call.end()
                     except Exception as error:
                         failure = error
                         call.end()
-                    refused = [item for item in requests if isinstance(item, Refused)]
-                    ready += self._read_out(feed, outputs(refused), may_share)
+                    ready += self._read_out(feed, refused, may_share)
                     if ready:
                         yield ready
                     if call.has_room:
@@ -162,7 +159,7 @@ class Extractions:
             raise failure
 
     def _read_out(
-        self, feed: _Feed, found: Iterator[tuple[int, DocumentOutput]], may_share: bool
+        self, feed: _Feed, found: Iterable[Placed], may_share: bool
     ) -> list[Extraction[Any]]:
         extractions = []
         for place, output in found:
@@ -201,7 +198,7 @@ class _Feed:
         self.owners: dict[int, tuple[CompiledSchema, Document]] = {}
 
     def windows(self, documents: Iterator[Document]) -> Iterator[_Window]:
-        """Yields windows of requests and of documents that cannot be read."""
+        """Yields windows: documents that cannot be read, requests, and refused documents."""
         only = next(iter(self._compiled))
         windows = Windows(self._model, self._compiled[only].decoding)
         failure: Exception | None = None
@@ -230,7 +227,7 @@ class _Feed:
                     made = [self._reviewed(*each, schema) for each in zip(made, group, strict=True)]
                 self.owners.update((next(self._places), (schema, item)) for item in group)
                 prompts += ((prompt, schema.stop) for prompt in made)
-            yield unread, list(windows.requests(prompts))
+            yield unread, *windows.requests(prompts)
         if failure is not None:
             raise failure
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from schemax.runtime.language_model import PromptSize
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.outputs import NO_MEMORY, DocumentOutput, passes_of, too_long
 from schemax.runtime.requests import Request, new_request, with_retries
-from schemax.runtime.stream import Filled, Refused, Trace, stream
+from schemax.runtime.stream import Filled, Trace, stream
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 
@@ -28,14 +28,16 @@ class RemoteModel(Protocol):
     def bound(self, size: PromptSize) -> int | None: ...
     def passes(
         self,
-        requests: Iterator[Request | Refused],
+        requests: Iterator[Request],
         config: DecodingConfig,
         cancelled: deque[Request],
-    ) -> Iterator[list[Filled | Refused]]: ...
+    ) -> Iterator[list[Filled]]: ...
 
 
 Model = DecoderModel | ForkModel
 AnyModel = Model | RemoteModel
+Placed = tuple[int, DocumentOutput]
+"""A document's output, with the document's place in the input."""
 
 # Prompts taken from the input at a time, to be sorted by length: few at first, so that the model
 # has something to do while others are laid out.
@@ -44,41 +46,63 @@ _FIRST_WINDOW, _WINDOW = 64, 1024
 
 def fill(
     model: AnyModel, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
-) -> Iterator[tuple[int, DocumentOutput]]:
+) -> Iterator[Placed]:
     """Fills all slots of all prompts; yields (place, output) per document as they are done.
 
     prompts: taken as they are needed. place counts documents through them in order. Prompts that
     exceed the model's context or the memory are reported, each document with its `problem`, and the
     others go on.
     """
-    return outputs(run(model, _requests(model, prompts, stop, config), config))
+    layout, rest = Windows(model, config), iter(prompts)
+    requests: deque[Request] = deque()
+    refused: list[Placed] = []
+
+    def take() -> Request | None:
+        while not (requests or refused) and (window := list(islice(rest, layout.size))):
+            more, refused[:] = layout.requests((prompt, stop) for prompt in window)
+            requests.extend(more)
+        return requests.popleft() if requests else None
+
+    is_done = False
+    while not is_done:
+        for done in passes(model, Taken(take), config):
+            yield from (*outputs(done), *refused)
+            refused.clear()
+        is_done = not refused
+        yield from refused
+        refused.clear()
 
 
-def _requests(
-    model: AnyModel, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
-) -> Iterator[Request | Refused]:
-    rest, layout = iter(prompts), Windows(model, config)
-    while window := list(islice(rest, layout.size)):
-        yield from layout.requests([(prompt, stop) for prompt in window])
+class Taken(Iterator[Request]):
+    """The requests that a function gives. Ends where it has none for now, and goes on later."""
+
+    def __init__(self, take: Callable[[], Request | None]) -> None:
+        self._take = take
+
+    def __next__(self) -> Request:
+        request = self._take()
+        if request is None:
+            raise StopIteration
+        return request
 
 
 def run(
     model: AnyModel,
-    requests: Iterator[Request | Refused],
+    requests: Iterator[Request],
     config: DecodingConfig,
     trace: Trace | None = None,
-) -> Iterator[Filled | Refused]:
+) -> Iterator[Filled]:
     """Requests as they are done."""
     return chain.from_iterable(passes(model, requests, config, trace))
 
 
 def passes(
     model: AnyModel,
-    requests: Iterator[Request | Refused],
+    requests: Iterator[Request],
     config: DecodingConfig,
     trace: Trace | None = None,
     cancelled: deque[Request] | None = None,
-) -> Iterator[list[Filled | Refused]]:
+) -> Iterator[list[Filled]]:
     """Yields what every pass finishes, in the way that the model decodes; see `stream.stream`."""
     cancelled = deque() if cancelled is None else cancelled
     if isinstance(model, DecoderModel):
@@ -102,9 +126,13 @@ class Windows:
 
     def requests(
         self, window: Iterable[tuple[PromptIds, StopTable]]
-    ) -> Iterator[Request | Refused]:
-        """Prompts and their stop rules as requests. Places count documents through all windows."""
+    ) -> tuple[list[Request], list[Placed]]:
+        """Prompts and their stop rules as requests, and documents that the model cannot take.
+
+        Places count documents through all windows.
+        """
         requests: list[Request] = []
+        refused: list[Placed] = []
         known: dict[Any, Request] = {}
         for prompt, stop in window:
             place, self._place = self._place, self._place + len(prompt.documents)
@@ -120,24 +148,19 @@ class Windows:
                 known[key] = request
                 requests.append(request)
             else:
-                yield from request
+                refused += request
         # Up and down in turn, so that neighbours are alike from one window to the next as well.
         requests.sort(key=_alike, reverse=self._descending)
         self._descending, self.size = not self._descending, min(2 * self.size, _WINDOW)
-        yield from requests
+        return requests, refused
 
 
-def checked(
-    model: AnyModel, request: Request, config: DecodingConfig
-) -> Request | tuple[Refused, ...]:
+def checked(model: AnyModel, request: Request, config: DecodingConfig) -> Request | list[Placed]:
     """The request with budgets for retries; or, if the model cannot take it, a word of each
     document."""
     if problem := model.misfit(request):
-        tokens = request.num_document_tokens
-        return tuple(
-            Refused(request.places[0] + j, too_long(problem, count))
-            for j, count in enumerate(tokens)
-        )
+        tokens = enumerate(request.num_document_tokens, request.places[0])
+        return [(place, too_long(problem, count)) for place, count in tokens]
     request.use_long_rope = model.uses_long_rope(request)
     request.retries, request.bound = config.max_retries, model.bound(request)
     last = request.layout.last_position + request.first_position
@@ -145,18 +168,13 @@ def checked(
     return request
 
 
-def outputs(done: Iterable[Filled | Refused]) -> Iterator[tuple[int, DocumentOutput]]:
+def outputs(done: Iterable[Filled]) -> Iterator[Placed]:
     """(place, output) of every document."""
-    for item in done:
-        if isinstance(item, Refused):
-            yield item.place, item.output
-            continue
-        request, slots = item
+    for request, slots in done:
         for j in range(request.num_documents):
-            output = DocumentOutput((), 0, NO_MEMORY)
             if isinstance(slots, DocumentOutput):
                 output = slots
-            elif slots is not None:
+            else:
                 mine = _slots_of(request, slots, j)
                 output = DocumentOutput(mine, passes_of(mine), document=j)
             for first in request.places:
@@ -179,14 +197,14 @@ def decode(
     for place, prompt in enumerate(prompts):
         request = checked(model, new_request(prompt, stop, config, place), config)
         if not isinstance(request, Request):
-            raise ValueError(request[0].output.problem)
+            raise ValueError(request[0][1].problem)
         request.index = sum(other.num_slots for other in requests)
         requests.append(request)
     found: dict[int, tuple[SlotOutput, ...]] = {}
-    for item in run(model, iter(requests), config, trace):
-        if isinstance(item, Refused) or not isinstance(item[1], tuple):
+    for request, slots in run(model, iter(requests), config, trace):
+        if isinstance(slots, DocumentOutput):
             raise MemoryError(NO_MEMORY)
-        found[item[0].places[0]] = item[1]
+        found[request.places[0]] = slots
     return [found[place] for place in range(len(requests))]
 
 

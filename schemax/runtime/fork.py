@@ -24,13 +24,14 @@ from schemax.errors import ModelError
 from schemax.runtime.filling import AskedSlot, Filling
 from schemax.runtime.language_model import LanguageModel, PromptSize
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
+from schemax.runtime.outputs import NO_ROOM
 from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request, sampling_columns
 from schemax.runtime.sampler import Sampler
 from schemax.runtime.scheduler import end_loops
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
-from schemax.runtime.stream import Filled, Refused, Trace
+from schemax.runtime.stream import Filled, Trace
 from schemax.runtime.watcher import Place, Watcher, Written, place_of
 from schemax.tokens import SlotOutput
 
@@ -112,20 +113,18 @@ class ForkModel(LanguageModel):
 
 def fork_stream(
     model: ForkModel,
-    requests: Iterable[Request | Refused],
+    requests: Iterable[Request],
     config: DecodingConfig,
     trace: Trace | None,
     cancelled: deque[Request],
-) -> Iterator[list[Filled | Refused]]:
+) -> Iterator[list[Filled]]:
     """The twin of `stream.stream` for models of this kind: in batches of stems of equal length,
     each of which is run to its end."""
     rest = iter(requests)
     tokens = _AUTO_TOKENS.get(model.device.type, _AUTO_TOKENS["cpu"])
     documents = 1 << 30 if config.batch_size == "auto" else config.batch_size
     control = AdmissionControl(Limits(documents, tokens, capacity=0))
-    while window := list(islice(rest, _WINDOW)):
-        yield [item for item in window if isinstance(item, Refused)]
-        jobs = [item for item in window if isinstance(item, Request)]
+    while jobs := list(islice(rest, _WINDOW)):
         jobs.sort(key=lambda request: len(request.prefix) + len(request.stem))
         for _, alike in groupby(jobs, key=lambda request: len(request.prefix) + len(request.stem)):
             waiting = list(alike)
@@ -138,7 +137,7 @@ def fork_stream(
                     continue
                 del waiting[: len(batch)]
                 if found is None:
-                    yield [(batch[0], None)]
+                    yield [(batch[0], NO_ROOM)]
                     control.restore()
                 else:
                     control.count(len(batch))

@@ -30,6 +30,10 @@ class DocumentOutput:
     is_gone: bool = False
 
 
+NO_ROOM = DocumentOutput((), 0, NO_MEMORY)
+"""The output of every document of a request that memory does not suffice for."""
+
+
 def passes_of(slots: Sequence[SlotOutput], start: int = 0) -> int:
     """Counts forward passes until some slots, and all slots that followed them, were done.
 

@@ -11,11 +11,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.engine import AnyModel, passes
+from schemax.runtime.engine import AnyModel, Taken, passes
 from schemax.runtime.fork import ForkModel
 from schemax.runtime.model import DecoderModel
 from schemax.runtime.requests import Request
@@ -287,8 +288,8 @@ class _Lane:
         self.owners: dict[Request, Call] = {}
         self.layouts: set[int] = set()
         self._cancelled: deque[Request] = deque()
-        source = _Taken(engine, self)
-        self.passes: Iterator[list[Any]] = passes(
+        source = Taken(partial(engine.take, self))
+        self.passes: Iterator[list[Filled]] = passes(
             engine.model, source, call.config, cancelled=self._cancelled
         )
 
@@ -314,16 +315,3 @@ class _Lane:
         for request in call.in_flight:
             del self.owners[request]
             self._cancelled.append(request)
-
-
-class _Taken(Iterator[Request]):
-    """The requests that a lane takes. Ends where there is none for now, and goes on later."""
-
-    def __init__(self, engine: SharedEngine, lane: _Lane) -> None:
-        self._engine, self._lane = engine, lane
-
-    def __next__(self) -> Request:
-        request = self._engine.take(self._lane)
-        if request is None:
-            raise StopIteration
-        return request

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -20,7 +19,7 @@ from schemax.runtime.beams import BeamSampler
 from schemax.runtime.kv_pool import KVPool
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.outputs import DocumentOutput
+from schemax.runtime.outputs import NO_ROOM, DocumentOutput
 from schemax.runtime.packing import make_batch
 from schemax.runtime.plan import Ids
 from schemax.runtime.requests import Request
@@ -34,35 +33,25 @@ from schemax.tokens import SlotOutput
 # Cap on documents that wait for an equal one in flight. They take no room there, so that nothing
 # else would bound them.
 _MOST_REPEATED = 4096
-# Cap on what is met on the way and cannot be run, before it is told of.
-_MOST_REFUSED = 256
 
 # (S,) numbers of slots among all of a run, (S,) steps, (S, V) logits, to be copied if kept.
 Trace = Callable[[Tensor, Tensor, Tensor], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A document of the input that the model cannot take. It only passes through."""
-
-    place: int
-    output: DocumentOutput
-
-
-Filled = tuple[Request, tuple[SlotOutput, ...] | DocumentOutput | None]
-"""A request with its slots; with what is said of its documents, where another machine failed at it;
-None: memory does not suffice for it."""
+Filled = tuple[Request, tuple[SlotOutput, ...] | DocumentOutput]
+"""A request with its slots; with what is said of its documents, where memory does not suffice for
+it, or another machine failed at it."""
 
 
 def stream(
     model: DecoderModel,
-    requests: Iterator[Request | Refused],
+    requests: Iterator[Request],
     config: DecodingConfig,
     trace: Trace | None,
     cancelled: deque[Request],
-) -> Iterator[list[Filled | Refused]]:
-    """Yields what every pass finishes: requests with their slots, and None for one that memory does
-    not suffice for.
+) -> Iterator[list[Filled]]:
+    """Yields what every pass finishes: requests with their slots, and `NO_ROOM` for one that memory
+    does not suffice for.
 
     requests are taken as there is room; an iterator may have nothing for now and go on later, as
     long as something is in flight. cancelled: requests that nobody waits for any more, which leave
@@ -89,12 +78,11 @@ def stream(
         del flights
         model.forget_prefixes()
         release_memory()
-        if not again and source.waiting and isinstance(source.waiting[0], Request):
-            again = [source.waiting[0]]  # not even taken up
-            source.waiting.popleft()
+        if not again and source.waiting:
+            again = [source.waiting.popleft()]  # not even taken up
         if len(again) == 1 and control.now.documents <= again[0].num_documents:
             # Too large even by itself, with nothing else in memory. The others had done no harm.
-            yield [(again[0], None)]
+            yield [(again[0], NO_ROOM)]
             control.restore()
             continue
         source.waiting.extendleft(reversed(again))
@@ -105,7 +93,7 @@ def stream(
 
 
 @torch.inference_mode()
-def _passes(flights: Sequence[_Flight], source: _Input) -> Iterator[list[Filled | Refused]]:
+def _passes(flights: Sequence[_Flight], source: _Input) -> Iterator[list[Filled]]:
     """Passes of flights by turns, until the input ends or memory runs out.
 
     While a device computes the pass of one flight, the host reads, admits and packs for the next.
@@ -121,9 +109,6 @@ def _passes(flights: Sequence[_Flight], source: _Input) -> Iterator[list[Filled 
                 for each in flights:
                     each.leaving |= cancelled
             flight.admit()
-            if source.refused:
-                yield [source.refused.popleft() for _ in range(len(source.refused))]
-                is_idle = False
             flight.begin()
         is_idle = is_idle and not any(flight.is_under_way for flight in flights)
 
@@ -131,18 +116,17 @@ def _passes(flights: Sequence[_Flight], source: _Input) -> Iterator[list[Filled 
 class _Input:
     """The input, apart from what decodes it: where it fails, what was taken is finished first.
 
-    waiting: requests that were taken and are not in flight. refused: what was met on the way and
-    cannot be run. What the input raises is never taken for a failure of a pass.
+    waiting: requests that were taken and are not in flight. What the input raises is never taken
+    for a failure of a pass.
     """
 
-    def __init__(self, requests: Iterator[Request | Refused], cancelled: deque[Request]) -> None:
+    def __init__(self, requests: Iterator[Request], cancelled: deque[Request]) -> None:
         self._requests, self._cancelled = requests, cancelled
-        self.waiting: deque[Request | Refused] = deque()
-        self.refused: deque[Refused] = deque()
+        self.waiting: deque[Request] = deque()
         self.error: Exception | None = None
 
-    def head(self, *, may_take: bool) -> Request | Refused | None:
-        """The next item of the input, which stays there; None if there is none."""
+    def head(self, *, may_take: bool) -> Request | None:
+        """The next request of the input, which stays there; None if there is none."""
         if not self.waiting and may_take and self.error is None:
             try:
                 # The input may compute something of its own.
@@ -218,9 +202,9 @@ class _Flight:
             self._watched.tell(self.done)
         self.control.count(sum(item[0].num_documents for item in self.done))
 
-    def take(self) -> list[Filled | Refused]:
+    def take(self) -> list[Filled]:
         """Hands over what is done."""
-        taken: list[Filled | Refused] = [*self.done]
+        taken: list[Filled] = [*self.done]
         self.done.clear()
         return taken
 
@@ -239,14 +223,10 @@ class _Flight:
         room = limits.pass_tokens - len(scheduler.growing)
         share = scheduler.follow_ups.share(limits.pass_tokens, self._wanted())
         room -= scheduler.spawn(room, share)
-        while not scheduler.follow_ups.is_held_up and len(source.refused) < _MOST_REFUSED:
+        while not scheduler.follow_ups.is_held_up:
             request = source.head(may_take=scheduler.num_repeated < _MOST_REPEATED)
             if request is None:
                 break
-            if isinstance(request, Refused):
-                source.refused.append(request)
-                source.waiting.popleft()
-                continue
             size = request.num_tokens
             is_first = not scheduler.entering and (
                 not scheduler.num_running or size > limits.pass_tokens
@@ -269,7 +249,7 @@ class _Flight:
         if scheduler.follow_ups.is_empty:
             return 0
         request = self.source.head(may_take=scheduler.num_repeated < _MOST_REPEATED)
-        if not isinstance(request, Request) or scheduler.room_for(request) is None:
+        if request is None or scheduler.room_for(request) is None:
             return 0
         return request.num_tokens
 

@@ -14,14 +14,14 @@ from schemax.config import DecodingConfig
 from schemax.errors import ServerError
 from schemax.messages import warn
 from schemax.runtime.outputs import DocumentOutput, exceeds
-from schemax.runtime.requests import Request
 from schemax.tokens import SlotOutput
 
 if TYPE_CHECKING:
     from schemax.compiler import CompiledSchema
     from schemax.compiler.tokenizer import TextCodec
     from schemax.runtime.language_model import PromptSize
-    from schemax.runtime.stream import Filled, Refused
+    from schemax.runtime.requests import Request
+    from schemax.runtime.stream import Filled
     from schemax.servers.client import Client
     from schemax.servers.dialects import Served
 
@@ -102,10 +102,10 @@ class RemoteModel(ABC):
 
     def passes(
         self,
-        requests: Iterator[Request | Refused],
+        requests: Iterator[Request],
         config: DecodingConfig,
         cancelled: deque[Request],
-    ) -> Iterator[list[Filled | Refused]]:
+    ) -> Iterator[list[Filled]]:
         """Yields requests as they finish, with the errors of failed requests.
 
         requests: an iterator that may have no request for now and go on later, while others are in
@@ -116,21 +116,18 @@ class RemoteModel(ABC):
         under_way: dict[Future[Filled], Request] = {}
         try:
             while True:
-                found: list[Filled | Refused] = []
-                while len(under_way) < most and (item := next(requests, None)) is not None:
-                    if not isinstance(item, Request):
-                        found.append(item)
-                        continue
-                    future = self.client.start(self._filled(item))
-                    under_way[future] = item
+                found: list[Filled] = []
+                while len(under_way) < most and (request := next(requests, None)) is not None:
+                    future = self.client.start(self._filled(request))
+                    under_way[future] = request
                     future.add_done_callback(done.put)
                 gone = set(cancelled)
                 cancelled.clear()
-                for future in [future for future, request in under_way.items() if request in gone]:
+                for future in [future for future, one in under_way.items() if one in gone]:
                     del under_way[future]
                     future.cancel()
                 with suppress(Empty):
-                    if under_way and not found:
+                    if under_way:
                         found += _results(done.get(timeout=_TURN), under_way)
                     while True:
                         found += _results(done.get_nowait(), under_way)
