@@ -18,87 +18,55 @@ from schemax.runtime.arrays import FreeList, grown, ranks
 from schemax.runtime.plan import Ids, Ints
 from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
 
-Settings = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
+Objects = npt.NDArray[np.object_]
 
 REASONS: tuple[FinishReason, ...] = ("stop", "eos", "length")
 
-COLUMNS = (
-    "request",  # the number of the running request
-    "order",  # the slot's place among its request's slots
-    "step",  # tokens written
-    "position",  # position id of the newest token
-    "num_new",  # newest tokens that the model has not read: one, and those that were forced
-    "passes",  # forward passes so far
-    "state",  # of the stop rule, among those of all rules
-    "budget",  # tokens, retries included
-    "k_max",  # tokens, without retries
-    "visible",  # how many of its request's stem tokens the slot sees
-    "num_kv",  # own tokens in the KV pool
-    "num_shared",  # the first of these, which lie in slots of the pool that its parent holds
-    "digest",  # of its document
-    "number",  # what random numbers depend on besides
-    "index",  # among all slots of a run, for traces; -1 for child slots
-    "null_id",  # see `SlotSpec`
-    "mode",  # how its grammar is asked; see `sampler`
-    "text_table",  # which table of free text
-    "text_state",  # and the state in it
-    "is_calibrated",  # whether its choices are scored without their priors
-    "beams",  # hypotheses that it is searched with
-    "is_causal",  # whether later slots of its request see its value
-)
-SETTINGS = (
-    "temperature",  # 0: the most probable token
-    "top_p",  # of nucleus sampling
-    "null_penalty",  # taken off the logit of null
-)
-
 
 class SlotTable:
-    """All slots in flight. Every name of `COLUMNS` is a column, (capacity,) int64, and every name
-    of `SETTINGS` one of float64.
+    """All slots in flight. Every annotated name is a column, (capacity,).
 
-    written, logprobs: (capacity, tokens). legal_logprobs: (capacity, 2). specs: (capacity,) of
-    `SlotSpec`; begun, stops likewise.
+    written, logprobs: (capacity, tokens). legal_logprobs: (capacity, 2).
     """
 
-    request: Ints
-    order: Ints
-    step: Ints
-    position: Ints
-    num_new: Ints
-    passes: Ints
-    state: Ints
-    budget: Ints
-    k_max: Ints
-    visible: Ints
-    num_kv: Ints
-    num_shared: Ints
-    digest: Ints
-    number: Ints
-    index: Ints
-    null_id: Ints
-    mode: Ints
-    text_table: Ints
-    text_state: Ints
-    is_calibrated: Ints
-    beams: Ints
-    is_causal: Ints
-    temperature: Settings
-    top_p: Settings
-    null_penalty: Settings
+    request: Ints  # the number of the running request
+    order: Ints  # the slot's place among its request's slots
+    step: Ints  # tokens written
+    position: Ints  # position id of the newest token
+    num_new: Ints  # newest tokens that the model has not read: one, and those that were forced
+    passes: Ints  # forward passes so far
+    state: Ints  # of the stop rule, among those of all rules
+    reason: Ints  # why the slot ends, if it does: the place among `REASONS`
+    budget: Ints  # tokens, retries included
+    k_max: Ints  # tokens, without retries
+    visible: Ints  # how many of its request's stem tokens the slot sees
+    num_kv: Ints  # own tokens in the KV pool
+    num_shared: Ints  # the first of these, which lie in slots of the pool that its parent holds
+    digest: Ints  # of its document
+    number: Ints  # what random numbers depend on besides
+    index: Ints  # among all slots of a run, for traces; -1 for child slots
+    null_id: Ints  # see `SlotSpec`
+    mode: Ints  # how its grammar is asked; see `sampler`
+    text_table: Ints  # which table of free text
+    text_state: Ints  # and the state in it
+    is_calibrated: Ints  # whether its choices are scored without their priors
+    beams: Ints  # hypotheses that it is searched with
+    is_causal: Ints  # whether later slots of its request see its value
+    temperature: Floats  # 0: the most probable token
+    top_p: Floats  # of nucleus sampling
+    null_penalty: Floats  # taken off the logit of null
+    null_logprob: Floats  # of null as the first token; NaN: no such
+    specs: Objects  # `SlotSpec`
+    stop_of: Objects  # `StopTable`
 
     def __init__(self) -> None:
         self.stops = StopTables()
         self._numbers = FreeList()
-        self._set_columns(np.zeros((len(COLUMNS), 0), np.int64))
-        self._set_settings(np.zeros((len(SETTINGS), 0), np.float64))
+        self._set_columns(_blocks(0))
         self.written = np.zeros((0, 0), np.int64)
         self.logprobs = np.zeros((0, 0), np.float32)
-        self.null_logprobs = np.zeros(0, np.float32)
         self.legal_logprobs = np.zeros((0, 2), np.float32)
-        self._reason = np.zeros(0, np.int64)
-        self.specs = np.zeros(0, object)
-        self.stop_of = np.zeros(0, object)
         self._answers: Ints | None = None
         self.alternatives: dict[int, list[Alternatives]] = {}
 
@@ -118,24 +86,15 @@ class SlotTable:
         count = len(specs)
         slots = self._numbers.take(count)
         self._reserve(self._numbers.size, int(values["budget"].max(initial=1)))
-        block = np.zeros((len(COLUMNS), count), np.int64)
-        settings = np.zeros((len(SETTINGS), count))
+        blocks = _blocks(count)
+        values = {"null_logprob": np.nan, **values, "specs": specs, "stop_of": stops}
         for name, column in values.items():
-            (settings if name in SETTINGS else block)[_PLACES[name]] = column
-        self._columns[:, slots] = block
-        self._settings[:, slots] = settings
+            kind, place = _PLACES[name]
+            blocks[kind][place] = column
+        for kind, block in blocks.items():
+            self._blocks[kind][:, slots] = block
         self.written[slots] = -1
-        self.null_logprobs[slots] = np.nan
         self.legal_logprobs[slots] = 0.0
-        filled = np.empty(count, object)
-        filled[:] = specs
-        self.specs[slots] = filled
-        if isinstance(stops, StopTable):
-            self.stop_of[slots] = stops
-        else:
-            filled = np.empty(count, object)
-            filled[:] = stops
-            self.stop_of[slots] = filled
         if answers is not None or self._answers is not None:
             self._set_answers(slots, answers or ((),) * count)
         return slots
@@ -144,12 +103,10 @@ class SlotTable:
         """Takes up (n,) slots once more, behind the same tokens: the numbers of the copies."""
         copies = self._numbers.take(len(slots))
         self._reserve(self._numbers.size, self.written.shape[1])
-        self._columns[:, copies] = self._columns[:, slots]
-        self._settings[:, copies] = self._settings[:, slots]
-        names = ("written", "logprobs", "null_logprobs", "legal_logprobs")
-        for name in (*names, "_reason", "specs", "stop_of"):
-            column = getattr(self, name)
-            column[copies] = column[slots]
+        for block in self._blocks.values():
+            block[:, copies] = block[:, slots]
+        for tokens in (self.written, self.logprobs, self.legal_logprobs):
+            tokens[copies] = tokens[slots]
         if self._answers is not None:
             self._set_answers(copies, ((),) * len(copies))
         self.index[copies] = -1
@@ -162,32 +119,22 @@ class SlotTable:
             self.alternatives.pop(slot, None)
 
     def _reserve(self, count: int, budget: int) -> None:
-        if count > self._columns.shape[1]:
-            self._set_columns(grown(self._columns, len(COLUMNS), count, 0))
-            self._set_settings(grown(self._settings, len(SETTINGS), count, 0))
-            for name in ("null_logprobs", "_reason", "specs", "stop_of"):
-                old = getattr(self, name)
-                new = np.zeros(self._columns.shape[1], old.dtype)
-                new[: len(old)] = old
-                setattr(self, name, new)
-        capacity = self._columns.shape[1]
+        if count > len(self.step):
+            blocks = self._blocks.items()
+            self._set_columns({kind: grown(block, len(block), count, 0) for kind, block in blocks})
+        capacity = len(self.step)
         self.legal_logprobs = grown(self.legal_logprobs, capacity, 2, 0)
         self.written = grown(self.written, capacity, budget, -1)
         self.logprobs = grown(self.logprobs, capacity, budget, 0)
 
-    def _set_columns(self, columns: Ints) -> None:
-        self._columns = columns
-        for name, column in zip(COLUMNS, columns, strict=True):
-            setattr(self, name, column)
-
-    def _set_settings(self, settings: Settings) -> None:
-        self._settings = settings
-        for name, column in zip(SETTINGS, settings, strict=True):
-            setattr(self, name, column)
+    def _set_columns(self, blocks: dict[str, Any]) -> None:
+        self._blocks = blocks
+        for name, (kind, place) in _PLACES.items():
+            setattr(self, name, blocks[kind][place])
 
     def _set_answers(self, slots: Ints, answers: Sequence[Sequence[int]]) -> None:
         table = np.zeros((0, 1), np.int64) if self._answers is None else self._answers
-        table = grown(table, self._columns.shape[1], max(1, *map(len, answers)), -1)
+        table = grown(table, len(self.step), max(1, *map(len, answers)), -1)
         table[slots] = -1
         for slot, answer in zip(slots.tolist(), answers, strict=True):
             table[slot, : len(answer)] = answer
@@ -224,7 +171,7 @@ class SlotTable:
         """Takes up one chosen token for each of (S,) slots."""
         step = self.step[slots]
         first = step == 0
-        self.null_logprobs[slots[first]] = null_logprobs[first]
+        self.null_logprob[slots[first]] = null_logprobs[first]
         self.legal_logprobs[slots[first], 0] = legal_logprobs[first]
         self.legal_logprobs[slots, 1] += legal_logprobs
         self.written[slots, step] = ids
@@ -235,7 +182,7 @@ class SlotTable:
         self.passes[slots] += 1
         state = self.stops.next_state[self.state[slots], ids]
         self.state[slots] = state
-        self._reason[slots] = np.where(state == EOS, 1, np.where(state == DONE, 0, 2))
+        self.reason[slots] = np.where(state == EOS, 1, np.where(state == DONE, 0, 2))
 
     def write_forced(self, slot: int, ids: Ids) -> None:
         """Writes tokens behind the chosen one that nothing else can stand in the place of.
@@ -248,7 +195,7 @@ class SlotTable:
         self.logprobs[slot, step : step + len(ids)] = 0.0
         state = self.stops.after(ids, int(self.state[slot]))
         self.state[slot] = state
-        self._reason[slot] = 1 if state == EOS else 0 if state == DONE else 2
+        self.reason[slot] = 1 if state == EOS else 0 if state == DONE else 2
         self.step[slot] += len(ids)
         self.position[slot] += len(ids)
         self.num_new[slot] += len(ids)
@@ -275,8 +222,8 @@ class SlotTable:
             step.tolist(),
             self.written[slots, :width].tolist(),
             self.logprobs[slots, :width].tolist(),
-            self._reason[slots].tolist(),
-            self.null_logprobs[slots].tolist(),
+            self.reason[slots].tolist(),
+            self.null_logprob[slots].tolist(),
             self.legal_logprobs[slots].tolist(),
             self.passes[slots].tolist(),
             strict=True,
@@ -300,7 +247,19 @@ class SlotTable:
         return outputs
 
 
-_PLACES = {name: place for names in (COLUMNS, SETTINGS) for place, name in enumerate(names)}
+_DTYPES: dict[str, Any] = {"Ints": np.int64, "Floats": np.float64, "Objects": object}
+_COLUMNS = {
+    kind: [name for name, own in SlotTable.__annotations__.items() if own == kind]
+    for kind in _DTYPES
+}
+_PLACES = {
+    name: (kind, place) for kind, names in _COLUMNS.items() for place, name in enumerate(names)
+}
+
+
+def _blocks(count: int) -> dict[str, Any]:
+    """By kind, columns of so many slots, which begin with 0."""
+    return {kind: np.zeros((len(_COLUMNS[kind]), count), _DTYPES[kind]) for kind in _DTYPES}
 
 
 EOS = -2
