@@ -15,9 +15,7 @@ import numpy as np
 from schemax.runtime.document_rows import RunningRequest
 from schemax.runtime.filling import AskedSlot, key_end
 from schemax.runtime.plan import Ids, Ints
-from schemax.runtime.requests import sampling_columns
-from schemax.runtime.sampler import Sampler
-from schemax.runtime.slot_table import SlotTable
+from schemax.runtime.slot_grammars import SlotGrammars
 
 # The most shares of a pass. If more requests call for slots, no other request enters, so that few
 # are in flight.
@@ -52,7 +50,6 @@ class FollowUpQueue:
     footprint: an estimate of the tokens kept for follow-ups that have begun and still grow.
     """
 
-    _table: SlotTable
     # In the order of turns, the next one first.
     _lines: dict[RunningRequest, deque[_Waiting]] = field(default_factory=dict)
     _footprints: dict[int, int] = field(default_factory=dict)
@@ -112,46 +109,26 @@ class FollowUpQueue:
         self._lines = {each: line for each, line in self._lines.items() if each.row not in rows}
         self.forget(slots)
 
-    def begin(self, taken: Sequence[_Waiting], sampler: Sampler) -> Ints:
+    def begin(self, taken: Sequence[_Waiting], grammars: SlotGrammars) -> Ints:
         """Adds follow-ups to the table, with keys still to be read; returns (c,) slots."""
-        table = self._table
         asked = [waiting.slot for waiting in taken]
         requests = [waiting.running.request for waiting in taken]
         self.keys = np.array([token for waiting in taken for token in waiting.new_ids], np.int64)
         shared = np.array([slot.shared for slot in asked])
-        stops = [request.stop for request in requests]
-        specs = [slot.spec for slot in asked]
-        starts = [
-            table.stops.after(spec.begun, table.stops.start(stop))
-            for spec, stop in zip(specs, stops, strict=True)
-        ]
-        slots = table.add(
-            {
-                "request": np.array([waiting.running.row for waiting in taken]),
-                "order": -1,
-                "num_kv": shared,
-                "num_shared": shared,
-                "position": np.array(
-                    [key_end(slot.key, one) for slot, one in zip(asked, requests, strict=True)]
-                ),
-                "num_new": np.array([len(waiting.new_ids) for waiting in taken]),
-                "state": np.array(starts),
-                "budget": np.array([slot.budget for slot in asked]),
-                "visible": np.array([len(request.stem) for request in requests]),
-                "index": -1,
-                "digest": np.array([slot.digest for slot in asked]),
-                "number": np.array([slot.number for slot in asked]),
-                "null_id": np.array([spec.null_id for spec in specs]),
-                **sampling_columns([request.sampling for request in requests]),
-            },
-            specs,
-            stops,
-        )
-        for place, (waiting, slot) in enumerate(zip(taken, slots.tolist(), strict=True)):
+        ends = [key_end(slot.key, one) for slot, one in zip(asked, requests, strict=True)]
+        values = {
+            "request": np.array([waiting.running.row for waiting in taken]),
+            "order": -1,
+            "num_kv": shared,
+            "num_shared": shared,
+            "position": np.array(ends),
+            "num_new": np.array([len(waiting.new_ids) for waiting in taken]),
+            "visible": np.array([len(request.stem) for request in requests]),
+            "index": -1,
+        }
+        slots = grammars.take_up(asked, requests, values)
+        for waiting, slot in zip(taken, slots.tolist(), strict=True):
             self._footprints[slot] = waiting.footprint
             self.footprint += waiting.footprint
             waiting.running.asked[slot] = waiting.slot
-            mine = slots[place : place + 1]
-            asked_slot = waiting.slot
-            sampler.grammars.begin(mine, (asked_slot.spec,), stops[place], asked_slot.sources)
         return slots

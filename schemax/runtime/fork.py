@@ -9,13 +9,12 @@ equally long, so that nothing is ever padded and no mask is needed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count, groupby, islice
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -26,9 +25,9 @@ from schemax.runtime.language_model import LanguageModel, PromptSize
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
 from schemax.runtime.outputs import NO_ROOM
 from schemax.runtime.plan import Ints
-from schemax.runtime.requests import Request, sampling_columns
+from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
-from schemax.runtime.scheduler import end_loops
+from schemax.runtime.scheduler import write_chosen
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
 from schemax.runtime.stream import Filled, Trace
@@ -220,7 +219,11 @@ def _grow(
     device = model.device
     table = SlotTable()
     sampler = Sampler(table, model.vocab_size)
-    slots = _begin(table, sampler, rows)
+    traced = [
+        row.request.index + row.slot.place if row.slot.role == "first" else -1 for row in rows
+    ]
+    asked, of_rows = [row.slot for row in rows], [row.request for row in rows]
+    slots = sampler.grammars.take_up(asked, of_rows, {"index": np.array(traced)})
     numbers = {request: number for number, request in enumerate(requests)}
 
     def request_of(slot: int) -> Request:
@@ -245,11 +248,14 @@ def _grow(
                 index, step = stage([table.index[mine], table.step[mine]], device)
                 trace(index, step, writing)
             watched = _watched(table, mine, writing, rows)
-            ids, grows = _write(table, sampler, mine, writing, request_of)
+            chosen = sampler.choose(writing, mine)
+            # What a token forces is written at once where that ends the slot; else the model has to
+            # read it, token by token.
+            grows = write_chosen(table, sampler.grammars, mine, chosen, request_of, defers=True)
             if watched is not None:
                 for watcher, (steps, others) in watched.steps().items():
                     watcher.saw(steps, others, {})
-            tokens[writes] = torch.from_numpy(ids).to(device)
+            tokens[writes] = torch.from_numpy(chosen.ids).to(device)
             growing[writes] = torch.from_numpy(grows).to(device)
         if not growing.all():
             kept = growing.nonzero()[:, 0]
@@ -263,55 +269,6 @@ def _grow(
         replace(output, passes=output.passes + len(row.slot.key))
         for output, row in zip(outputs, rows, strict=True)
     ]
-
-
-def _begin(table: SlotTable, sampler: Sampler, rows: Sequence[Row]) -> Ints:
-    """Slots of the table for all rows."""
-    asked = [row.slot for row in rows]
-    stops = [row.request.stop for row in rows]
-    specs = [slot.spec for slot in asked]
-    answers = [slot.answer for slot in asked]
-    traced = [
-        row.request.index + row.slot.place if row.slot.role == "first" else -1 for row in rows
-    ]
-    slots = table.add(
-        {
-            "state": np.array([table.stops.start(stop) for stop in stops]),
-            "budget": np.array([slot.budget for slot in asked]),
-            "digest": np.array([slot.digest for slot in asked]),
-            "number": np.array([slot.number for slot in asked]),
-            "index": np.array(traced),
-            "null_id": np.array([spec.null_id for spec in specs]),
-            **sampling_columns([row.request.sampling for row in rows]),
-        },
-        specs,
-        stops,
-        answers if any(answers) else None,
-    )
-    for place, (slot, stop) in enumerate(zip(asked, stops, strict=True)):
-        if not slot.answer:
-            sampler.grammars.begin(slots[place : place + 1], (slot.spec,), stop, slot.sources)
-    return slots
-
-
-def _write(
-    table: SlotTable,
-    sampler: Sampler,
-    slots: Ints,
-    logits: Tensor,
-    request_of: Callable[[int], Request],
-) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Writes one token into each of (s,) slots, and tells which of these go on behind it.
-
-    What a token forces is written at once where that ends the slot; else the model has to read it,
-    token by token.
-    """
-    chosen = sampler.choose(logits, slots)
-    table.write(slots, *chosen[:4])
-    end_loops(table, slots, request_of)
-    growing = table.is_growing(slots)
-    sampler.grammars.settle(slots[growing], chosen.ids[growing], defers=True)
-    return chosen.ids, table.is_growing(slots)
 
 
 def _watched(table: SlotTable, slots: Ints, logits: Tensor, rows: Sequence[Row]) -> Written | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from schemax.loops import FEWEST_TOKENS, is_loop, may_be_loops
 from schemax.runtime.arrays import ranks
@@ -23,6 +24,7 @@ from schemax.runtime.limits import AdmissionControl
 from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Chosen
+from schemax.runtime.slot_grammars import SlotGrammars
 from schemax.runtime.slot_table import SlotTable
 from schemax.tokens import SlotOutput
 
@@ -51,7 +53,7 @@ class Scheduler:
         self.kv = BlockTable(table)
         self._sampler = sampler
         self._control, self._flight = control, flight
-        self.follow_ups = FollowUpQueue(table)
+        self.follow_ups = FollowUpQueue()
         self._footprint = self._num_documents = 0
         # Searched slots without a hypothesis that has their number.
         self._held = np.zeros(0, np.int64)
@@ -153,7 +155,7 @@ class Scheduler:
         taken = self.follow_ups.take(room, share, alone=not len(self.growing))
         if not taken:
             return 0
-        slots = self.follow_ups.begin(taken, self._sampler)
+        slots = self.follow_ups.begin(taken, self._sampler.grammars)
         for waiting, slot in zip(taken, slots.tolist(), strict=True):
             self.kv.begin(slot, waiting.kv)
         self.growing = np.concatenate([self.growing, slots])
@@ -211,16 +213,11 @@ class Scheduler:
 
     def advance(self, chosen: Chosen) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
         """Takes up chosen tokens and what they force; the requests that are done with them."""
-        table, slots = self.table, self.growing
-        self.entering = []
+        slots, self.entering = self.growing, []
         if chosen.moves is not None:
             slots = chosen.moves.slots
             self.kv.share(chosen.moves.copies)
-        table.write(slots, *chosen[:4])
-        end_loops(table, slots, self._request_of)
-        growing = table.is_growing(slots)
-        self._sampler.grammars.settle(slots[growing], chosen.ids[growing])
-        growing = table.is_growing(slots)
+        growing = write_chosen(self.table, self._sampler.grammars, slots, chosen, self._request_of)
         self.growing = slots[growing]
         dropped = slots[:0] if chosen.moves is None else chosen.moves.dropped
         return self._end(slots[~growing], dropped)
@@ -296,7 +293,27 @@ class Scheduler:
             self.kv.give(places)
 
 
-def end_loops(table: SlotTable, slots: Ints, request_of: Callable[[int], Request]) -> None:
+def write_chosen(
+    table: SlotTable,
+    grammars: SlotGrammars,
+    slots: Ints,
+    chosen: Chosen,
+    request_of: Callable[[int], Request],
+    *,
+    defers: bool = False,
+) -> npt.NDArray[np.bool_]:
+    """Writes one token into each of (S,) slots, and what it forces; (S,) whether they go on.
+
+    defers: see `SlotGrammars.settle`.
+    """
+    table.write(slots, *chosen[:4])
+    _end_loops(table, slots, request_of)
+    growing = table.is_growing(slots)
+    grammars.settle(slots[growing], chosen.ids[growing], defers=defers)
+    return table.is_growing(slots)
+
+
+def _end_loops(table: SlotTable, slots: Ints, request_of: Callable[[int], Request]) -> None:
     """Cuts the budgets of looping slots to the tokens written.
 
     Only slots of requests with retries are cut: without retries a budget is kept. Given answers are

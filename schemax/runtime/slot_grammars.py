@@ -8,16 +8,19 @@ matcher (llguidance) is asked only where the table says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from schemax.runtime.copies import Copies
+from schemax.runtime.filling import AskedSlot
 from schemax.runtime.grammar import Automata, Node, packed
 from schemax.runtime.grammar_state import Allowance, GrammarState, ask_matchers, explore_nodes
 from schemax.runtime.plan import Ids, Ints
+from schemax.runtime.requests import Request, sampling_columns
 from schemax.runtime.slot_table import SlotTable
 from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, CopySource, SlotSpec, StopTable
 
@@ -68,6 +71,40 @@ class SlotGrammars:
         for place in ways.copying if sources else ():
             spec = specs[place]
             self._copies.begin(int(slots[place]), spec.copying, sources[place], spec.begun)
+
+    def take_up(
+        self, asked: Sequence[AskedSlot], requests: Sequence[Request], values: Mapping[str, Any]
+    ) -> Ints:
+        """Adds n slots of n requests to the table, and begins their grammars: their numbers.
+
+        values: further columns of the table.
+        """
+        table = self._table
+        stops = [request.stop for request in requests]
+        specs = [slot.spec for slot in asked]
+        answers = [slot.answer for slot in asked]
+        states = [
+            table.stops.after(spec.begun, table.stops.start(stop))
+            for spec, stop in zip(specs, stops, strict=True)
+        ]
+        slots = table.add(
+            {
+                "state": np.array(states),
+                "budget": np.array([slot.budget for slot in asked]),
+                "digest": np.array([slot.digest for slot in asked]),
+                "number": np.array([slot.number for slot in asked]),
+                "null_id": np.array([spec.null_id for spec in specs]),
+                **sampling_columns([request.sampling for request in requests]),
+                **values,
+            },
+            specs,
+            stops,
+            answers if any(answers) else None,
+        )
+        for place, (slot, stop) in enumerate(zip(asked, stops, strict=True)):
+            if not slot.answer:
+                self.begin(slots[place : place + 1], (slot.spec,), stop, slot.sources)
+        return slots
 
     def copy(self, slot: int, copy: int) -> None:
         """Has another slot stand where this one stands; their columns are equal already."""
