@@ -23,7 +23,7 @@ from schemax.familiarity import Familiarity
 from schemax.messages import clipped, some_of
 from schemax.readout import read_out, review
 from schemax.results import Extraction, failed
-from schemax.runtime.engine import AnyModel, Placed, Windows, outputs
+from schemax.runtime.engine import Placed, Windows, outputs
 from schemax.runtime.outputs import NO_MEMORY
 from schemax.runtime.requests import Request, new_request
 from schemax.runtime.shared import Call, SharedEngine
@@ -42,7 +42,8 @@ class Extractions:
     compiled: all of one decoding. by_category: whether a document's category names its schema; else
     one schema serves all. watcher: watches the passes of a single document. is_quick: whether the
     work is short enough for an event loop's own thread.
-    Stacked documents that exceed the memory are read again in the end, each alone.
+    Documents become requests window by window. Stacked ones that exceed the memory are read again
+    in the end, each alone.
     """
 
     def __init__(
@@ -65,6 +66,8 @@ class Extractions:
         self._calibration, self._familiarity = calibration, familiarity
         self._by_category = by_category
         self._config = next(iter(compiled.values())).decoding
+        # The schema and the document of every place that is under way.
+        self._owners: dict[int, tuple[CompiledSchema, Document]] = {}
         self._again: list[Document] = []
         self._call: Call | None = None
         self._is_closed = False
@@ -121,10 +124,8 @@ class Extractions:
         self, documents: Iterator[Document], *, alone: bool
     ) -> Iterator[list[Extraction[Any]] | Call]:
         """Reads documents; yields as `_steps` does. alone: whether each has its own prompt."""
-        model = self._engine.model
-        feed = _Feed(model, self.compiled, self._calibration, self._by_category, alone)
         may_share = self._config.documents == "stacked" and not alone
-        windows, failure = feed.windows(documents), None
+        windows, failure = self._windows(documents, alone), None
         call = self._call = self._engine.call(self._config)
         try:
             while not self._is_closed:
@@ -142,13 +143,13 @@ class Extractions:
                     except Exception as error:
                         failure = error
                         call.end()
-                    ready += self._read_out(feed, refused, may_share)
+                    ready += self._read_out(refused, may_share)
                     if ready:
                         yield ready
                     if call.has_room:
                         continue
                 if found := call.take(_AT_ONCE):
-                    yield self._read_out(feed, outputs(found), may_share)
+                    yield self._read_out(outputs(found), may_share)
                 elif call.is_done:
                     break
                 else:
@@ -158,12 +159,10 @@ class Extractions:
         if failure is not None:
             raise failure
 
-    def _read_out(
-        self, feed: _Feed, found: Iterable[Placed], may_share: bool
-    ) -> list[Extraction[Any]]:
+    def _read_out(self, found: Iterable[Placed], may_share: bool) -> list[Extraction[Any]]:
         extractions = []
         for place, output in found:
-            schema, document = feed.owners.pop(place)
+            schema, document = self._owners.pop(place)
             if output.problem == NO_MEMORY and may_share:
                 self._again.append(document)
             elif output.problem is not None:
@@ -177,30 +176,10 @@ class Extractions:
                 extractions.append(extraction)
         return extractions
 
-
-class _Feed:
-    """Makes requests of documents, window by window.
-
-    owners: the schema and the document of every place that is under way.
-    """
-
-    def __init__(
-        self,
-        model: AnyModel,
-        compiled: Mapping[str, CompiledSchema],
-        calibration: Calibration,
-        by_category: bool,
-        alone: bool,
-    ) -> None:
-        self._model, self._compiled, self._calibration = model, compiled, calibration
-        self._by_category, self._alone = by_category, alone
-        self._places = count()
-        self.owners: dict[int, tuple[CompiledSchema, Document]] = {}
-
-    def windows(self, documents: Iterator[Document]) -> Iterator[_Window]:
+    def _windows(self, documents: Iterator[Document], alone: bool) -> Iterator[_Window]:
         """Yields windows: documents that cannot be read, requests, and refused documents."""
-        only = next(iter(self._compiled))
-        windows = Windows(self._model, self._compiled[only].decoding)
+        only = next(iter(self.compiled))
+        windows, places = Windows(self._engine.model, self._config), count()
         failure: Exception | None = None
         while failure is None:
             window, failure = _window(documents, windows.size)
@@ -216,16 +195,16 @@ class _Feed:
                     groups.setdefault(category, []).append(document)
             prompts: list[tuple[PromptIds, StopTable]] = []
             for category, group in groups.items():
-                schema = self._compiled[category]
+                schema = self.compiled[category]
                 try:
-                    made = self._prompts(schema, group)
+                    made = self._prompts(schema, group, alone)
                 except InputError:
                     group, failures = _encodable(schema, group)
                     unread += failures
-                    made = self._prompts(schema, group)
+                    made = self._prompts(schema, group, alone)
                 if schema.decoding.max_repairs:
                     made = [self._reviewed(*each, schema) for each in zip(made, group, strict=True)]
-                self.owners.update((next(self._places), (schema, item)) for item in group)
+                self._owners.update((next(places), (schema, item)) for item in group)
                 prompts += ((prompt, schema.stop) for prompt in made)
             yield unread, *windows.requests(prompts)
         if failure is not None:
@@ -245,25 +224,27 @@ class _Feed:
         return replace(prompt, waves=replace(compiled.waves, review=judge))
 
     def _unknown(self, category: str, document: Document) -> str | None:
-        if category in self._compiled:
+        if category in self.compiled:
             return None
-        known = some_of(map(repr, self._compiled))
+        known = some_of(map(repr, self.compiled))
         if document.category is None:
             return (
                 f"the record has no category; category (--category) names its key; known: {known}"
             )
         return f"no schema for category {clipped(repr(document.category))}; there are {known}"
 
-    def _prompts(self, compiled: CompiledSchema, group: Sequence[Document]) -> list[PromptIds]:
+    def _prompts(
+        self, compiled: CompiledSchema, group: Sequence[Document], alone: bool
+    ) -> list[PromptIds]:
         """Prompts of J documents, or one per document if they are too long to share a prompt."""
         texts = [document.text or "" for document in group]
-        if self._alone:
+        if alone:
             return [prompt for text in texts for prompt in compiled.encode([text])]
         prompts, at = [], 0
         for prompt in compiled.encode(texts):
             number = len(prompt.documents)
             some, at = texts[at : at + number], at + number
-            if number == 1 or not self._model.misfit(
+            if number == 1 or not self._engine.model.misfit(
                 new_request(prompt, compiled.stop, compiled.decoding)
             ):
                 prompts.append(prompt)
