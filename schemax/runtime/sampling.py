@@ -82,32 +82,33 @@ class Draw:
     keys: (n, 2), steps: (n,) for random numbers, see `draw`.
     drawn: (d,) places, in order, whose token is drawn; the others take the most probable one.
         drawn_places: the same on the device; temperature, top_p: (d,).
-    bits: (masks, words) what masks allow. Of places that have any, `Masks` and, on the device,
-        (m,) numbers and masks:
-    bound: these choose among allowed tokens. strict: (m,) whether probabilities are among these,
-        or among all; greedily, what is allowed is then told only where it changed the choice.
-    checked: these choose freely, and only what is refused then is chosen once more: a few at most,
-        since the host does not wait to learn how many; who uses the choice looks for the others.
+    bits: (masks, words) what masks allow; None without any. Of places that have a mask, their
+        numbers and those of their masks:
+    bound: (m,) these choose among allowed tokens; bound_places, bound_masks: on the device.
+        is_strict, strict: (m,) whether probabilities are among these, or among all; greedily, what
+        is allowed is then told only where it changed the choice.
+    checked_places, checked_masks: these choose freely, and only what is refused then is chosen once
+        more: a few at most, since the host does not wait to learn how many; who uses the choice
+        looks for the others.
     """
 
-    rows: Tensor | None
     given: Tensor
     null_ids: Tensor
     keys: Tensor
     steps: Tensor
-    bits: Tensor | None
-    bound: Masks
+    bound: Ints
     bound_places: Tensor
     bound_masks: Tensor
-    strict: Tensor
     is_strict: npt.NDArray[np.bool_]
-    checked: Masks
+    strict: Tensor
     checked_places: Tensor
     checked_masks: Tensor
     drawn: Ints
     drawn_places: Tensor
     temperature: Tensor
     top_p: Tensor
+    rows: Tensor | None = None
+    bits: Tensor | None = None
 
     @classmethod
     def of(
@@ -130,38 +131,31 @@ class Draw:
         temperature: (n,), 0 for the most probable token; top_p: (n,).
         """
         (drawn,) = np.nonzero(temperature)
-        settings = (as_ints(column[drawn]) for column in (temperature, top_p))
-        arrays = [drawn, *settings]
-        arrays += [given, np.maximum(null_ids, 0), keys, steps, bound.places, bound.which]
-        arrays += [is_strict.astype(np.int64), checked.places]
-        arrays += [checked.which + len(bound.masks), *others]
-        if masks := [*bound.masks, *checked.masks]:
-            arrays.append(_as_int64(np.stack(masks)))
+        arrays = {
+            "given": given,
+            "null_ids": np.maximum(null_ids, 0),
+            "keys": keys,
+            "steps": steps,
+            "bound_places": bound.places,
+            "bound_masks": bound.which,
+            "strict": is_strict.astype(np.int64),
+            "checked_places": checked.places,
+            "checked_masks": checked.which + len(bound.masks),
+            "drawn_places": drawn,
+            "temperature": as_ints(temperature[drawn]),
+            "top_p": as_ints(top_p[drawn]),
+        }
         if rows is not None:
-            arrays.append(rows)
-        staged = stage(arrays, device)
-        chosen_rows = None if rows is None else staged.pop()
-        made = cls(
-            rows=chosen_rows,
-            bits=staged.pop().view(torch.int32) if masks else None,
-            drawn=drawn,
-            drawn_places=staged[0],
-            temperature=as_floats(staged[1]),
-            top_p=as_floats(staged[2]),
-            given=staged[3],
-            null_ids=staged[4],
-            keys=staged[5],
-            steps=staged[6],
-            bound=bound,
-            bound_places=staged[7],
-            bound_masks=staged[8],
-            strict=staged[9],
-            is_strict=is_strict,
-            checked=checked,
-            checked_places=staged[10],
-            checked_masks=staged[11],
-        )
-        return made, staged[12:]
+            arrays["rows"] = rows
+        if masks := [*bound.masks, *checked.masks]:
+            arrays["bits"] = _as_int64(np.stack(masks))
+        staged = stage([*arrays.values(), *others], device)
+        found = dict(zip(arrays, staged, strict=False))
+        found |= {name: as_floats(found[name]) for name in ("temperature", "top_p")}
+        if masks:
+            found["bits"] = found["bits"].view(torch.int32)
+        made = cls(bound=bound.places, is_strict=is_strict, drawn=drawn, **found)
+        return made, staged[len(arrays) :]
 
     def run(self, logits: Tensor) -> Tensor:
         """(S, V) logits -> (4, n) float32: tokens, their log-probabilities, nulls', and those of
@@ -175,12 +169,12 @@ class Draw:
             some = slice(first, min(first + step, count))
             part = logits[some] if self.rows is None else logits[self.rows[some]]
             found[:, some] = self._run(part, some)
-        if len(self.checked.places):
+        if len(self.checked_places):
             self._choose_again(logits, found)
         return found
 
     def _run(self, part: Tensor, some: slice) -> Tensor:
-        begin, end = np.searchsorted(self.bound.places, [some.start, some.stop])
+        begin, end = np.searchsorted(self.bound, [some.start, some.stop])
         source, free = part, None
         legal = torch.zeros(1, len(part), device=part.device)
         if self.bits is not None and begin < end:
