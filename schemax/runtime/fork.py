@@ -24,14 +24,13 @@ from schemax.runtime.filling import AskedSlot, Filling
 from schemax.runtime.language_model import LanguageModel, PromptSize
 from schemax.runtime.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
 from schemax.runtime.outputs import NO_ROOM
-from schemax.runtime.plan import Ints
 from schemax.runtime.requests import Request
 from schemax.runtime.sampler import Sampler
 from schemax.runtime.scheduler import write_chosen
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
 from schemax.runtime.stream import Filled, Trace
-from schemax.runtime.watcher import Place, Watcher, Written, place_of
+from schemax.runtime.watcher import Written, watched
 from schemax.tokens import SlotOutput
 
 # Tokens in flight under batch_size="auto". On a CPU, larger batches only cost cache misses.
@@ -247,14 +246,16 @@ def _grow(
             if trace:
                 index, step = stage([table.index[mine], table.step[mine]], device)
                 trace(index, step, writing)
-            watched = _watched(table, mine, writing, rows)
+            written = None
+            if any(request.watcher is not None for request in requests):
+                seen = [watched(rows[slot].request, rows[slot].slot) for slot in mine.tolist()]
+                written = Written(table, mine, writing, seen)
             chosen = sampler.choose(writing, mine)
             # What a token forces is written at once where that ends the slot; else the model has to
             # read it, token by token.
             grows = write_chosen(table, sampler.grammars, mine, chosen, request_of, defers=True)
-            if watched is not None:
-                for watcher, (steps, others) in watched.steps().items():
-                    watcher.saw(steps, others, {})
+            if written is not None:
+                written.tell(lambda _: {})
             tokens[writes] = torch.from_numpy(chosen.ids).to(device)
             growing[writes] = torch.from_numpy(grows).to(device)
         if not growing.all():
@@ -269,20 +270,6 @@ def _grow(
         replace(output, passes=output.passes + len(row.slot.key))
         for output, row in zip(outputs, rows, strict=True)
     ]
-
-
-def _watched(table: SlotTable, slots: Ints, logits: Tensor, rows: Sequence[Row]) -> Written | None:
-    if all(row.request.watcher is None for row in rows):
-        return None
-    owners: dict[int, Watcher] = {}
-    places: dict[int, Place] = {}
-    for place, number in enumerate(slots.tolist()):
-        row = rows[number]
-        if row.request.watcher is not None:
-            owners[place] = row.request.watcher
-            if row.slot.is_named:
-                places[place] = place_of(row.slot)
-    return Written(table, slots, logits, owners, places)
 
 
 def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,7 @@ from schemax.runtime.sampler import Choice
 from schemax.runtime.scheduler import Scheduler
 from schemax.runtime.slot_table import SlotTable
 from schemax.runtime.staging import stage
-from schemax.runtime.watcher import WatchedRequests
+from schemax.runtime.watcher import WatchedPass
 from schemax.tokens import SlotOutput
 
 # Cap on documents that wait for an equal one in flight. They take no room there, so that nothing
@@ -168,7 +168,7 @@ class _Flight:
         self.leaving: set[Request] = set()
         self.done: list[tuple[Request, tuple[SlotOutput, ...]]] = []
         self._choice: Choice | None = None
-        self._watched: WatchedRequests | None = None
+        self._watched: WatchedPass | None = None
 
     @property
     def requests(self) -> list[Request]:
@@ -189,7 +189,7 @@ class _Flight:
         self.sampler.penalise_nulls(logits, scheduler.growing)
         if self.trace:
             self._tell(logits)
-        self._watched = WatchedRequests(scheduler, logits) if scheduler.num_watched else None
+        self._watched = WatchedPass(scheduler, logits) if scheduler.num_watched else None
         self._choice = self.sampler.begin(logits, scheduler.growing)
 
     def finish(self) -> None:

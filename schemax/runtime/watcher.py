@@ -32,10 +32,6 @@ class Place:
     is_free_text: bool = False
 
 
-def place_of(slot: AskedSlot) -> Place:
-    return Place(slot.place, slot.path, slot.role == "free_text")
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """The tokens that a pass wrote into one of a request's slots.
@@ -93,91 +89,82 @@ class Watcher:
         self._number += 1
 
 
+Watched = tuple[Watcher, Place | None]
+"""The watcher of a slot, and the slot's place; None if its tokens are only counted."""
+
+
+def watched(request: Request, slot: AskedSlot | None) -> Watched | None:
+    """Who watches a slot of a request; None if nobody does. slot: None for a copy of beams."""
+    if request.watcher is None:
+        return None
+    if slot is None or not slot.is_named:
+        return request.watcher, None
+    if request.sampling.beams > 1 and is_searched(slot.spec):
+        return request.watcher, None
+    return request.watcher, Place(slot.place, slot.path, slot.role == "free_text")
+
+
 class Written:
     """The watched slots among those that a pass writes into, as they are before the pass.
 
-    slots: (S,) numbers; logits: (S, V). owners: the watchers of slots, by row among these.
-    places: places of slots, by row; slots that others called for have none.
+    slots: (S,) numbers; logits: (S, V). watched: (S,).
     """
 
     def __init__(
-        self,
-        table: SlotTable,
-        slots: Ints,
-        logits: Tensor,
-        owners: Mapping[int, Watcher],
-        places: Mapping[int, Place],
+        self, table: SlotTable, slots: Ints, logits: Tensor, watched: Sequence[Watched | None]
     ) -> None:
-        rows = np.array(list(owners), np.int64)
+        rows = np.array([row for row, one in enumerate(watched) if one is not None], np.int64)
         self._table, self._slots = table, slots[rows]
-        self._places = [places.get(row) for row in owners]
-        self._owners = list(owners.values())
+        self._watched = [one for one in watched if one is not None]
         self._starts = table.step[self._slots]
         self._rivals: list[tuple[tuple[int, float], ...]] = [()] * len(rows)
-        if most := max((owner.num_rivals for owner in self._owners), default=0):
+        if most := max((watcher.num_rivals for watcher, _ in self._watched), default=0):
             picked = logits[torch.from_numpy(rows).to(logits.device)].float()
             shares, ids = torch.softmax(picked, dim=-1).topk(most)
             pairs = zip(ids.tolist(), shares.tolist(), strict=True)
             self._rivals = [tuple(zip(*pair, strict=True)) for pair in pairs]
 
-    def steps(self) -> dict[Watcher, tuple[list[Step], int]]:
-        """The steps of the pass, and the number of other tokens, for every watcher."""
+    def tell(self, done: Callable[[Watcher], Mapping[int, SlotOutput]]) -> None:
+        """Tells every watcher the steps of the pass. done: outputs of done slots, by place."""
         table, slots = self._table, self._slots
-        steps: dict[Watcher, list[Step]] = {owner: [] for owner in self._owners}
+        steps: dict[Watcher, list[Step]] = {watcher: [] for watcher, _ in self._watched}
         others = dict.fromkeys(steps, 0)
         firsts = table.logprobs[slots, self._starts].tolist()
         ends, starts = table.step[slots].tolist(), self._starts.tolist()
-        rows = zip(self._owners, slots.tolist(), self._places, self._rivals, strict=True)
-        for row, (owner, slot, place, rivals) in enumerate(rows):
+        rows = zip(self._watched, slots.tolist(), self._rivals, strict=True)
+        for row, ((watcher, place), slot, rivals) in enumerate(rows):
             if place is None:
-                others[owner] += 1
+                others[watcher] += 1
                 continue
             ids = tuple(table.written[slot, starts[row] : ends[row]].tolist())
-            steps[owner].append(Step(place, starts[row], ids, firsts[row], rivals))
-        return {owner: (mine, others[owner]) for owner, mine in steps.items()}
+            steps[watcher].append(Step(place, starts[row], ids, firsts[row], rivals))
+        for watcher, mine in steps.items():
+            watcher.saw(mine, others[watcher], done(watcher))
 
 
-class WatchedRequests:
-    """The requests in flight that are watched, before and after a pass writes.
+class WatchedPass:
+    """The watched requests in flight, before and after a pass writes.
 
     Made before the pass writes into growing slots; `tell` is called after. logits: (S, V).
     """
 
     def __init__(self, scheduler: Scheduler, logits: Tensor) -> None:
-        self._watched: dict[Watcher, RunningRequest] = {
-            one.request.watcher: one
-            for one in scheduler.rows.running.values()
-            if one.request.watcher is not None
-        }
-        self._written: Written | None = None
-        if self._watched:
-            table, slots = scheduler.table, scheduler.growing
-            by_row = {one.row: watcher for watcher, one in self._watched.items()}
-            rows = table.request[slots].tolist()
-            owners = {place: by_row[row] for place, row in enumerate(rows) if row in by_row}
-            known = dict(_places(self._watched.values()))
-            numbers = enumerate(slots.tolist())
-            places = {row: known[slot] for row, slot in numbers if slot in known}
-            self._written = Written(table, slots, logits, owners, places)
+        table, slots, running = scheduler.table, scheduler.growing, scheduler.rows.running
+        self._running = {one.request.watcher: one for one in running.values()}
+        owners = map(running.__getitem__, table.request[slots].tolist())
+        pairs = zip(owners, slots.tolist(), strict=True)
+        seen = [watched(owner.request, owner.asked.get(slot)) for owner, slot in pairs]
+        self._written = Written(table, slots, logits, seen)
 
     def tell(self, ended: Iterable[tuple[Request, tuple[SlotOutput, ...]]]) -> None:
         """Tells all watchers. ended: requests that are done, with all of their slots."""
-        if self._written is None:
-            return
         outputs = dict(ended)
-        for watcher, (steps, others) in self._written.steps().items():
-            running = self._watched[watcher]
-            found = dict(enumerate(outputs.get(running.request, ()))) or dict(_done(running))
-            watcher.saw(steps, others, found)
 
+        def done(watcher: Watcher) -> Mapping[int, SlotOutput]:
+            running = self._running[watcher]
+            return dict(enumerate(outputs.get(running.request, ()))) or dict(_done(running))
 
-def _places(watched: Iterable[RunningRequest]) -> Iterator[tuple[int, Place]]:
-    """Yields slots whose tokens are told one by one, by number; slots with beams are not."""
-    for running in watched:
-        has_beams = running.request.sampling.beams > 1
-        for number, slot in running.asked.items():
-            if slot.is_named and not (has_beams and is_searched(slot.spec)):
-                yield number, place_of(slot)
+        self._written.tell(done)
 
 
 def _done(running: RunningRequest) -> Iterator[tuple[int, SlotOutput]]:
