@@ -32,6 +32,8 @@ class PromptSize(Protocol):
 class LanguageModel(ABC):
     """A causal language model that computes its output head only at selected places.
 
+    shares: the share of its layers by device. is_sharded: whether other processes hold parts of it,
+    and so must run the same passes.
     Raises ModelError for a model without an output head, and for an attention implementation that
     would leave out the model's cap on scores.
     """

@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
+
+if TYPE_CHECKING:
+    from schemax.runtime.model import DecoderModel
 
 logger = logging.getLogger(__name__)
 
@@ -37,25 +39,6 @@ _OUT_OF_MEMORY = re.compile(
 _BACKOFF, _LONGEST_BACKOFF = 16, 1024
 
 
-class Sized(Protocol):
-    """A model, as far as its memory goes.
-
-    shares: the share of its layers by device. bytes_per_token: bytes of a token's keys and values.
-    pass_bytes: bytes of a pass per token. most_tokens: the most tokens of a pass; None without a
-    bound. is_sharded: whether other processes hold parts of it, and so must run the same passes.
-    """
-
-    device: torch.device
-    shares: Mapping[torch.device, float]
-    bytes_per_token: int
-    is_sharded: bool
-
-    @property
-    def pass_bytes(self) -> int: ...
-    @property
-    def most_tokens(self) -> int | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of decoding.
@@ -70,7 +53,7 @@ class Limits:
     flights: int = 1
 
     @classmethod
-    def of(cls, model: Sized, config: DecodingConfig) -> Limits:
+    def of(cls, model: DecoderModel, config: DecodingConfig) -> Limits:
         """The limits that free memory sets; `batch_size`, unless it is auto, bounds documents."""
         kind = model.device.type
         free = min(int(free_bytes(device) / share) for device, share in model.shares.items())

@@ -41,6 +41,7 @@ _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 class DecoderModel(LanguageModel):
     """A model whose layers all respect position ids and masks, so that slots share one sequence.
 
+    bytes_per_token: bytes of a token's keys and values; 0 before the model was proved.
     Raises ModelError for models that in-sequence decoding cannot serve.
     """
 
