@@ -86,7 +86,7 @@ def watch_prefixes(patch: pytest.MonkeyPatch, seen: Callable[[int], None]) -> No
 
     def read(self: Any, scheduler: Any) -> None:
         usual(self, scheduler)
-        seen(len(self._lengths))
+        seen(len(self.lengths))
 
     patch.setattr(_Prefixes, "read", read)
 

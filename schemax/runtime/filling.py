@@ -163,13 +163,11 @@ def key_end(key: Ids, request: Request) -> int:
 
 def _own_slots(request: Request) -> list[AskedSlot]:
     layout, sources = request.layout, request.slot_sources
-    ends = layout.suffix_lengths.cumsum().tolist()
-    keys, starts = layout.suffix.tolist(), [0, *ends[:-1]]
     digests = [request.digests[owner] for owner in layout.owners.tolist()]
     budgets, numbers = request.budgets.tolist(), layout.numbers.tolist()
     return [
         AskedSlot(
-            tuple(keys[starts[n] : ends[n]]),
+            layout.keys[n],
             layout.specs[n],
             budgets[n],
             digests[n],

@@ -6,7 +6,7 @@ and the newest tokens of all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,13 +55,13 @@ def prefix_batch(ids: Ids, handle: int, *, use_long_rope: bool, behind: int = 0)
 def make_batch(
     scheduler: Scheduler,
     places: Places,
-    prefix_lengths: Callable[[int], int],
+    prefix_lengths: Mapping[int, int],
     spans: Sequence[Span],
 ) -> Batch:
     """The next pass of the requests in flight.
 
-    places: the destinations of its tokens' keys and values. prefix_lengths: handle of a prefix ->
-    its length. spans: one for each kind of layer.
+    places: the destinations of its tokens' keys and values. prefix_lengths: by
+    handle. spans: one for each kind of layer.
     """
     return _Builder(scheduler, places, prefix_lengths, spans).batch()
 
@@ -77,7 +77,7 @@ class _Builder:
         self,
         scheduler: Scheduler,
         places: Places,
-        prefix_lengths: Callable[[int], int],
+        prefix_lengths: Mapping[int, int],
         spans: Sequence[Span],
     ) -> None:
         table = scheduler.table
@@ -198,10 +198,9 @@ class _Builder:
         shown = prefixes[np.concatenate([entered, self.scheduler.table.request[self.owner]])]
         instructions = np.unique(shown[:, 0]).tolist()
         demonstrations = np.unique(shown[:, 1:]).tolist()
-        lengths = {handle: self.prefix_lengths(handle) for handle in instructions}
-        covers_all = all(lengths.values())
+        covers_all = all(self.prefix_lengths[handle] for handle in instructions)
         for handle in instructions:
-            if lengths[handle]:
+            if self.prefix_lengths[handle]:
                 (mine,) = np.nonzero(shown[:, 0] == handle)
                 only = len(instructions) == 1
                 yield self._prefix(handle, slice(None) if only else mine, comes_first=covers_all)
@@ -212,7 +211,7 @@ class _Builder:
 
     def _prefix(self, handle: int, mine: Any, *, comes_first: bool) -> KVSegment:
         """The segment of a prefix. mine: places of the tokens that see it; a slice means all."""
-        length = self.prefix_lengths(handle)
+        length = self.prefix_lengths[handle]
         return KVSegment(
             SegmentKind.PREFIX,
             targets=mine,

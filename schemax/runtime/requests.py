@@ -66,6 +66,7 @@ class SlotLayout:
 
     skeleton, skeleton_positions: keys that all slots read: those of the layout `gapped`.
     suffix, suffix_positions: slots' own keys, one after the other; suffix_lengths: (N,).
+    keys: (N,) the same, slot by slot.
     visible: (N,) how many tokens of the skeleton a slot sees.
     last_position: (N,) of the token before the first of the value; -1 is the opening's last token.
     budgets: (N,) tokens, delimiter included; numbers: (N,) what random numbers depend on.
@@ -79,6 +80,7 @@ class SlotLayout:
     suffix: Ints
     suffix_positions: Ints
     suffix_lengths: Ints
+    keys: tuple[Ids, ...]
     visible: Ints
     last_position: Ints
     budgets: Ints
@@ -275,6 +277,7 @@ def slot_layout(
         suffix=found.input_ids if is_branched else none,
         suffix_positions=found.position_ids if is_branched else none,
         suffix_lengths=lengths if is_branched else np.zeros_like(lengths),
+        keys=flat if is_branched else ((),) * len(flat),
         visible=np.zeros_like(lengths) if is_branched else found.last_index + 1,
         last_position=found.last_position,
         budgets=budgets,

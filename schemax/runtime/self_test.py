@@ -127,8 +127,9 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
     for layer, both in zip(cache.kv_layers, found, strict=True):
         layer.prefixes[0] = both
     scheduler.begin_pass()
+    lengths = {0: len(request.prefix)}
     for column in (4, None):
-        batch = make_batch(scheduler, scheduler.allot(), lambda _: len(request.prefix), model.spans)
+        batch = make_batch(scheduler, scheduler.allot(), lengths, model.spans)
         got = model.run_batch(batch, cache)
         if column is not None:
             chosen = Chosen(branches[:, column].numpy(), unknown, unknown, unknown)

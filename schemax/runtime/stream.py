@@ -184,7 +184,7 @@ class _Flight:
         if not scheduler.num_running:
             return
         self.prefixes.read(scheduler)
-        batch = make_batch(scheduler, scheduler.allot(), self.prefixes.length, self.model.spans)
+        batch = make_batch(scheduler, scheduler.allot(), self.prefixes.lengths, self.model.spans)
         logits = self.model.run_batch(batch, self.cache)
         self.sampler.penalise_nulls(logits, scheduler.growing)
         if self.trace:
@@ -265,43 +265,37 @@ class _Flight:
 
 
 class _Prefixes:
-    """The prefixes of a run, each read once and kept with the model for later runs."""
+    """The prefixes of a run, each read once and kept with the model for later runs.
+
+    lengths: of the prefixes in use, by handle.
+    """
 
     def __init__(self, model: DecoderModel, cache: KVPool) -> None:
         self._model, self._cache = model, cache
         self._handles: dict[tuple[Ids, bool, Ids], int] = {}
-        self._keys: list[tuple[Ids, bool, Ids]] = []
-        self._lengths: dict[int, int] = {}
+        self.lengths: dict[int, int] = {}
 
     def handles(self, request: Request) -> list[int]:
         """Handles of the prefixes before a request: its instruction, then its demonstrations."""
         rope, behind = request.use_long_rope, request.prefix
         keys = [(behind, rope, ()), *((ids, rope, behind) for ids in request.demonstrations)]
-        return [self._handle(key) for key in keys]
-
-    def _handle(self, key: tuple[Ids, bool, Ids]) -> int:
-        if key not in self._handles:
-            self._handles[key] = len(self._keys)
-            self._keys.append(key)
-        return self._handles[key]
-
-    def length(self, handle: int) -> int:
-        return self._lengths[handle]
+        return [self._handles.setdefault(key, len(self._handles)) for key in keys]
 
     def read(self, scheduler: Scheduler) -> None:
         """Makes sure that all prefixes in use have been read, and lets go of all others."""
         rows = scheduler.rows
         used = set(np.unique(rows.prefixes[rows.length > 0]).tolist()) - {-1}
-        if used == self._lengths.keys():
+        if used == self.lengths.keys():
             return
-        for handle in self._lengths.keys() - used:
-            del self._lengths[handle]
+        for handle in self.lengths.keys() - used:
+            del self.lengths[handle]
             for layer in self._cache.kv_layers:
                 layer.prefixes.pop(handle, None)
-        for handle in sorted(used - self._lengths.keys()):
-            key = self._keys[handle]
+        keys = list(self._handles)
+        for handle in sorted(used - self.lengths.keys()):
+            key = keys[handle]
             if key[0]:
                 found = self._model.read_prefix(*key)
                 for layer, both in zip(self._cache.kv_layers, found, strict=True):
                     layer.prefixes[handle] = both
-            self._lengths[handle] = len(key[0])
+            self.lengths[handle] = len(key[0])
