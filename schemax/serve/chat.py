@@ -11,15 +11,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from schemax.serve.completion import (
-    Completion,
-    Message,
-    Part,
-    Sampling,
-    check_tool_choice,
-    complete,
-    parts,
-)
+from schemax.serve.completion import Asked, Completion, Message, Part, Sampling, check_tool_choice
 from schemax.serve.errors import ApiError
 from schemax.serve.output import Piece, logprobs
 from schemax.serve.service import Service
@@ -110,12 +102,12 @@ def chat_routes(service: Service) -> APIRouter:
         document, param, function = body.schema_asked()
         schema = await service.schemas.of(document, param)
         most = body.max_completion_tokens or body.max_tokens
-        asked = service, body.messages, schema, body, most, "messages"
+        asked = await Asked.of(service, body.messages, schema, body, most, "messages")
         answer = _Answer(service.name, function, bool(body.logprobs))
         if not body.stream:
-            return answer.whole(await while_connected(request, complete(*asked)))
+            return answer.whole(await while_connected(request, asked.whole()))
         usage = body.stream_options is not None and body.stream_options.include_usage
-        return await event_stream(request, answer.chunks(parts(*asked), usage), end="[DONE]")
+        return await event_stream(request, answer.chunks(asked.parts(), usage), end="[DONE]")
 
     return router
 
@@ -153,7 +145,7 @@ class _Answer:
         }
 
     async def chunks(
-        self, found: AsyncGenerator[Part | Completion], with_usage: bool
+        self, found: AsyncGenerator[Part], with_usage: bool
     ) -> AsyncGenerator[dict[str, Any]]:
         """Streams a completion: a chunk for every key, and one for every value."""
         is_begun = False

@@ -41,6 +41,11 @@ class Sampling(BaseModel):
     top_p: float | None = None
     seed: int | None = None
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings by their names in `DecodingConfig`; None for those that are not given."""
+        return {name: getattr(self, name) for name in Sampling.model_fields}
+
 
 def check_tool_choice(choice: Any, function: str) -> None:
     """Raises ApiError (400) for a choice of another function. choice: as in OpenAI's endpoints."""
@@ -76,51 +81,17 @@ class Completion(Part):
         return _text(self.pieces)
 
 
-async def complete(
-    service: Service,
-    messages: Sequence[Message],
-    schema: ClientSchema,
-    sampling: Sampling,
-    most_tokens: int | None,
-    param: str,
-) -> Completion:
-    """Extracts an instance from the last message, behind the others. param: the messages' key.
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """A request of either endpoint: the last message is read, behind the others.
 
     A model with a prompt of its own, which it was trained on, reads the last message as a document
     in that prompt.
+
+    param: the messages' key. is_short: True if the client's limit of tokens bounds every value.
     """
-    asked = await _Asked.of(service, messages, schema, sampling, most_tokens, param)
-    async with aclosing(service.stream([asked.text], schema, **asked.options)) as items:
-        return await asked.completion(await anext(items), "")
 
-
-async def parts(
-    service: Service,
-    messages: Sequence[Message],
-    schema: ClientSchema,
-    sampling: Sampling,
-    most_tokens: int | None,
-    param: str,
-) -> AsyncGenerator[Part | Completion]:
-    """Yields the text as it becomes final, field by field, while passes run; the rest at the end.
-
-    If a required value is missing, a refusal follows the parts before the value.
-    """
-    asked = await _Asked.of(service, messages, schema, sampling, most_tokens, param)
-    writer = _Writer(service, asked)
-    async with aclosing(service.watch(asked.text, schema, **asked.options)) as events:
-        async for event in events:
-            if isinstance(event, Extraction):
-                yield await asked.completion(event, writer.text)
-                continue
-            for part in writer.take(event):
-                yield part
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
-    """A compiled request of either endpoint."""
-
+    service: Service
     text: str
     schema: ClientSchema
     options: dict[str, Any]
@@ -137,21 +108,44 @@ class _Asked:
         sampling: Sampling,
         most_tokens: int | None,
         param: str,
-    ) -> _Asked:
+    ) -> Asked:
+        """Compiles a request. Raises ApiError."""
         conversation, text = as_prompt(messages, param)
         is_short = most_tokens is not None and most_tokens < _SHORT
         options: dict[str, Any] = {
             "template": service.extractor.template or conversation,
             "decoding": service.decoding(
-                **sampling.model_dump(include={"temperature", "top_p", "seed"}),
+                **sampling.settings,
                 k_max=most_tokens if is_short else None,
                 max_retries=0 if is_short else None,
             ),
         }
         compiled = await service.compiled(schema, options)
-        return cls(text, schema, options, compiled, is_short, param)
+        return cls(service, text, schema, options, compiled, is_short, param)
 
-    async def completion(self, item: Extraction[Any], sent: str) -> Completion:
+    async def whole(self) -> Completion:
+        """Extracts an instance."""
+        items = self.service.stream([self.text], self.schema, **self.options)
+        async with aclosing(items):
+            return await self._completion(await anext(items), "")
+
+    async def parts(self) -> AsyncGenerator[Part]:
+        """Yields the text as it becomes final, field by field, while passes run; the rest at the
+        end, as a Completion.
+
+        If a required value is missing, a refusal follows the parts before the value.
+        """
+        writer = _Writer(self)
+        events = self.service.watch(self.text, self.schema, **self.options)
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, Extraction):
+                    yield await self._completion(event, writer.text)
+                    continue
+                for part in writer.take(event):
+                    yield part
+
+    async def _completion(self, item: Extraction[Any], sent: str) -> Completion:
         """The completion of an extraction. sent: the text of the parts so far.
 
         Raises ApiError if the document was not read at all.
@@ -180,8 +174,8 @@ class _Writer:
     if the model writes the whole output itself.
     """
 
-    def __init__(self, service: Service, asked: _Asked) -> None:
-        self._calibration, self._asked = service.extractor.calibration, asked
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
         (self._document,) = read_documents([asked.text], RecordFields())
         self._done: dict[int, SlotOutput] = {}
         self._fields: list[str] = []
@@ -195,7 +189,11 @@ class _Writer:
         self._done.update(progress.done)
         while self._fields:
             item = read_part(
-                self._fields[0], self._document, self._done, self._asked.compiled, self._calibration
+                self._fields[0],
+                self._document,
+                self._done,
+                self._asked.compiled,
+                self._asked.service.extractor.calibration,
             )
             if item is None:
                 return

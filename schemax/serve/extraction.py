@@ -64,9 +64,8 @@ class ExtractOptions(Sampling):
 
     def options(self, service: Service) -> dict[str, Any]:
         """The options of `Extractor.stream`. Raises ApiError."""
-        sampling = self.model_dump(include={"temperature", "top_p", "seed"})
         shown = {"text": self.text, "id": self.id, "html": self.html}
-        return {**shown, "decoding": service.decoding(**sampling)}
+        return {**shown, "decoding": service.decoding(**self.settings)}
 
 
 class FirstLine(ExtractOptions):

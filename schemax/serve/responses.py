@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from schemax.messages import clipped
 from schemax.serve.completion import (
+    Asked,
     Completion,
     Content,
     Message,
@@ -21,8 +22,6 @@ from schemax.serve.completion import (
     Role,
     Sampling,
     check_tool_choice,
-    complete,
-    parts,
 )
 from schemax.serve.errors import ApiError
 from schemax.serve.service import Service
@@ -142,11 +141,12 @@ def responses_routes(service: Service) -> APIRouter:
         """Fills in the schema of `text.format`, or the arguments of the function in `tools`."""
         document, param, function = body.schema_asked()
         schema = await service.schemas.of(document, param)
-        asked = service, body.messages(), schema, body, body.max_output_tokens, "input"
+        messages, most = body.messages(), body.max_output_tokens
+        asked = await Asked.of(service, messages, schema, body, most, "input")
         answer = (_Answer if function is None else _Call)(service.name, body, function)
         if body.stream:
-            return await event_stream(request, answer.events(parts(*asked)))
-        done = await while_connected(request, complete(*asked))
+            return await event_stream(request, answer.events(asked.parts()))
+        done = await while_connected(request, asked.whole())
         return answer.whole(done, done.text)
 
     return router
@@ -195,9 +195,7 @@ class _Answer:
         content = _text(text) if done.refusal is None else _refusal(done.refusal)
         return [self._message("completed", content)]
 
-    async def events(
-        self, found: AsyncGenerator[Part | Completion]
-    ) -> AsyncGenerator[dict[str, Any]]:
+    async def events(self, found: AsyncGenerator[Part]) -> AsyncGenerator[dict[str, Any]]:
         """Streams the answer: text, and a refusal, if any, as the second part of the content."""
         text, is_begun = "", False
         async with aclosing(found):
