@@ -41,9 +41,10 @@ class ChatModel(RemoteModel):
             "response_format": served.dialect.response_format,
         }
 
-    def _refusal(self, config: DecodingConfig) -> str | None:
-        if (config.layout, config.documents) == ("autoregressive", "isolated"):
-            return None
+    def refusal(self, config: DecodingConfig) -> str | None:
+        reason = super().refusal(config)
+        if reason or (config.layout, config.documents) == ("autoregressive", "isolated"):
+            return reason
         return (
             f"{self.client.url} is asked by chat, one document a request, whatever the decoding; "
             "leave `decoding` out, or name the model's `tokenizer` to ask for every field"

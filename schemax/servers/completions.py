@@ -45,9 +45,10 @@ class CompletionsModel(RemoteModel):
         """True if prompts are sent as token ids; else as text, which the server tokenizes."""
         return self._way.takes_ids
 
-    def _refusal(self, config: DecodingConfig) -> str | None:
-        if config.layout != "gapped":
-            return None
+    def refusal(self, config: DecodingConfig) -> str | None:
+        reason = super().refusal(config)
+        if reason or config.layout != "gapped":
+            return reason
         return (
             f"{self.client.url} reads plain texts, and the layout 'gapped' has position ids of its "
             "own; use the layouts 'branched' (the preset 'isolated') or 'autoregressive'"

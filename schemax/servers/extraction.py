@@ -44,9 +44,6 @@ class ExtractionModel(RemoteModel):
         self._messages, self._opening = codec.messages, get_format("json").opening()
 
     def refusal(self, config: DecodingConfig) -> str | None:
-        return self._refusal(config)
-
-    def _refusal(self, config: DecodingConfig) -> str | None:
         usual = resolve_decoding(self.usual_decoding)
         own = {name: getattr(config, name) for name in (*_SAMPLING, "batch_size")}
         if config == replace(usual, **own):

@@ -48,35 +48,28 @@ class RemoteModel(ABC):
 
     def refusal(self, config: DecodingConfig) -> str | None:
         """The reason why the server cannot decode with these settings; None if it can."""
-        if config.null_penalty:
-            return (
-                f"{self.client.url} chooses tokens by itself, so that null cannot be penalised; "
-                "leave `null_penalty` out"
-            )
-        if config.contextual_calibration:
-            return (
-                f"{self.client.url} chooses tokens by itself, so that choices cannot be scored "
-                "against documents without content; leave `contextual_calibration` out"
-            )
-        if config.beams > 1:
-            return (
-                f"{self.client.url} chooses tokens by itself, so that no beams can be followed; "
-                "leave `beams` out"
-            )
-        if config.extractive:
-            return (
-                f"{self.client.url} chooses tokens by itself, so that texts cannot be held to "
-                "their document; leave `extractive` out"
-            )
-        if config.nearest_examples:
-            return (
-                f"{self.client.url} reads every prompt from its beginning, so that examples of "
-                "each document cannot be shared; leave `nearest_examples` out"
-            )
-        return self._refusal(config)
-
-    @abstractmethod
-    def _refusal(self, config: DecodingConfig) -> str | None: ...
+        chooses = "chooses tokens by itself, so that"
+        asked = {
+            "null_penalty": (config.null_penalty, f"{chooses} null cannot be penalised"),
+            "contextual_calibration": (
+                config.contextual_calibration,
+                f"{chooses} choices cannot be scored against documents without content",
+            ),
+            "beams": (config.beams > 1, f"{chooses} no beams can be followed"),
+            "extractive": (
+                config.extractive,
+                f"{chooses} texts cannot be held to their document",
+            ),
+            "nearest_examples": (
+                config.nearest_examples,
+                "reads every prompt from its beginning, so that examples of each document cannot "
+                "be shared",
+            ),
+        }
+        for name, (is_asked, reason) in asked.items():
+            if is_asked:
+                return f"{self.client.url} {reason}; leave `{name}` out"
+        return None
 
     @abstractmethod
     async def fill(self, request: Request) -> tuple[SlotOutput, ...]:
