@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 import uuid
 from collections.abc import AsyncGenerator, Iterator
@@ -158,7 +157,6 @@ class _Answer:
     def __init__(self, model: str, body: ResponsesRequest, function: str | None) -> None:
         self._function = function
         self._id = f"msg_{uuid.uuid4().hex}"
-        self._number = itertools.count()
         self._head = {
             "id": f"resp_{uuid.uuid4().hex}",
             "object": "response",
@@ -197,59 +195,50 @@ class _Answer:
 
     async def events(self, found: AsyncGenerator[Part]) -> AsyncGenerator[dict[str, Any]]:
         """Streams the answer: text, and a refusal, if any, as the second part of the content."""
-        text, is_begun = "", False
+        text, number = "", 0
         async with aclosing(found):
             async for part in found:
-                if not is_begun:
-                    is_begun = True
-                    for event in self._opening():
-                        yield event
+                events = [] if number else self._opening()
                 for piece, _ in part.pieces:
-                    for event in self._delta(piece, is_first=not text):
-                        yield event
+                    events += self._delta(piece, is_first=not text)
                     text += piece
                 if isinstance(part, Completion):
-                    for event in self._end(part, text):
-                        yield event
+                    whole = self.whole(part, text)
+                    events += self._end(part, text, whole["output"])
+                    events.append({"type": f"response.{whole['status']}", "response": whole})
+                for event in events:
+                    yield {"type": event["type"], "sequence_number": number, **event}
+                    number += 1
 
-    def _opening(self) -> Iterator[dict[str, Any]]:
+    def _opening(self) -> list[dict[str, Any]]:
         begun = {**self._head, "status": "in_progress", "output": []}
-        for name in ("created", "in_progress"):
-            yield {
-                "type": f"response.{name}",
-                "sequence_number": next(self._number),
-                "response": begun,
-            }
-        yield self._event("output_item.added", item=self._begun_item())
+        return [
+            {"type": "response.created", "response": begun},
+            {"type": "response.in_progress", "response": begun},
+            _event("output_item.added", item=self._begun_item()),
+        ]
 
     def _begun_item(self) -> dict[str, Any]:
         return self._message("in_progress")
 
     def _delta(self, piece: str, *, is_first: bool) -> Iterator[dict[str, Any]]:
         if is_first:
-            yield self._event("content_part.added", part=_text(""))
-        yield self._event("output_text.delta", delta=piece, logprobs=[])
+            yield self._content_event("content_part.added", part=_text(""))
+        yield self._content_event("output_text.delta", delta=piece, logprobs=[])
 
-    def _end(self, done: Completion, text: str) -> Iterator[dict[str, Any]]:
+    def _end(
+        self, done: Completion, text: str, output: list[dict[str, Any]]
+    ) -> Iterator[dict[str, Any]]:
         if text:
-            yield self._event("output_text.done", text=text, logprobs=[])
-            yield self._event("content_part.done", part=_text(text))
+            yield self._content_event("output_text.done", text=text, logprobs=[])
+            yield self._content_event("content_part.done", part=_text(text))
         if done.refusal is not None:
             place = 1 if text else 0
-            yield self._event("content_part.added", place, part=_refusal(""))
-            yield self._event("refusal.delta", place, delta=done.refusal)
-            yield self._event("refusal.done", place, refusal=done.refusal)
-            yield self._event("content_part.done", place, part=_refusal(done.refusal))
-        whole = self.whole(done, text)
-        yield self._event("output_item.done", item=whole["output"][0])
-        yield self._last(whole)
-
-    def _last(self, whole: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "type": f"response.{whole['status']}",
-            "sequence_number": next(self._number),
-            "response": whole,
-        }
+            yield self._content_event("content_part.added", place, part=_refusal(""))
+            yield self._content_event("refusal.delta", place, delta=done.refusal)
+            yield self._content_event("refusal.done", place, refusal=done.refusal)
+            yield self._content_event("content_part.done", place, part=_refusal(done.refusal))
+        yield _event("output_item.done", item=output[0])
 
     def _message(self, status: str, *content: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -260,15 +249,8 @@ class _Answer:
             "content": list(content),
         }
 
-    def _event(self, name: str, content_index: int = 0, **data: Any) -> dict[str, Any]:
-        place = {} if "item" in data else {"item_id": self._id, "content_index": content_index}
-        return {
-            "type": f"response.{name}",
-            "sequence_number": next(self._number),
-            "output_index": 0,
-            **place,
-            **data,
-        }
+    def _content_event(self, name: str, place: int = 0, /, **data: Any) -> dict[str, Any]:
+        return _event(name, item_id=self._id, content_index=place, **data)
 
 
 class _Call(_Answer):
@@ -287,23 +269,21 @@ class _Call(_Answer):
     def _delta(self, piece: str, *, is_first: bool) -> Iterator[dict[str, Any]]:
         yield self._argument_event("delta", delta=piece)
 
-    def _end(self, done: Completion, text: str) -> Iterator[dict[str, Any]]:
-        whole = self.whole(done, text)
+    def _end(
+        self, done: Completion, text: str, output: list[dict[str, Any]]
+    ) -> Iterator[dict[str, Any]]:
         yield self._argument_event("done", arguments=text, name=self._function)
-        called = whole["output"][0]
+        called = output[0]
         if called["type"] != "function_call":  # refused before its first letter
             called = self._call("incomplete", text)
-        yield self._event("output_item.done", item=called)
-        for item in whole["output"]:
+        yield _event("output_item.done", item=called)
+        for item in output:
             if item["type"] == "message":
-                for name in ("added", "done"):
-                    yield self._event(f"output_item.{name}", item=item) | {"output_index": 1}
-        yield self._last(whole)
+                yield _event("output_item.added", output_index=1, item=item)
+                yield _event("output_item.done", output_index=1, item=item)
 
     def _argument_event(self, kind: str, /, **data: str | None) -> dict[str, Any]:
-        event = self._event(f"function_call_arguments.{kind}")
-        del event["content_index"]
-        return event | {"item_id": self._call_id("fc")} | data
+        return _event(f"function_call_arguments.{kind}", item_id=self._call_id("fc"), **data)
 
     def _call(self, status: str, arguments: str) -> dict[str, Any]:
         return {
@@ -317,6 +297,10 @@ class _Call(_Answer):
 
     def _call_id(self, kind: str) -> str:
         return self._id.replace("msg", kind, 1)
+
+
+def _event(name: str, /, **data: Any) -> dict[str, Any]:
+    return {"type": f"response.{name}", "output_index": 0, **data}
 
 
 def _text(text: str) -> dict[str, Any]:
