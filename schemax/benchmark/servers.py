@@ -8,9 +8,9 @@ from typing import Any
 
 from schemax.benchmark.engines.base import BenchmarkError
 from schemax.errors import ServerError
-from schemax.evaluation.examples import Example, accepted, shown_record
+from schemax.evaluation.examples import Example, accepted
 from schemax.evaluation.labelled_schemas import annotated_schemas
-from schemax.evaluation.scores import labelled
+from schemax.evaluation.scores import extractions_of, labelled, values_of
 from schemax.extractor import Extractor
 
 ABSENT = (
@@ -40,23 +40,20 @@ def ask_server(
     Raises BenchmarkError if the server cannot be reached, or its answers cannot be read.
     """
     schemas = annotated_schemas(examples)
-    records = [shown_record(example) for example in examples]
     try:
         extractor = _connected(address, tokenizer, concurrency)
-        warm_up = list(extractor.stream(records[:1], schemas, category="category"))
+        warm_up = extractions_of(extractor, examples[:1], schemas)
         usage = extractor.model.client.usage
         usage.clear()
         started = time.perf_counter()
-        found = list(extractor.stream(records, schemas, category="category"))
+        found = extractions_of(extractor, examples, schemas)
     except (ServerError, ValueError) as error:
         raise BenchmarkError(str(error)) from error
     seconds = time.perf_counter() - started
     for item in (*warm_up, *found):
         if not item.slots:
             raise BenchmarkError(item.errors[0].message)
-    values: list[dict[str, Any]] = [{} for _ in found]
-    for item in found:
-        values[item.index] = {name: field.value for name, field in item.fields.items()}
+    values = [values_of(item) for item in found]
     flags = [
         value in accepted(example.attributes.get(name))
         for example, predicted in zip(examples, labelled(examples, values, schemas), strict=True)
