@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from schemax.errors import SchemaxError
 from schemax.messages import clipped
-from schemax.serve.json_text import json_text
+from schemax.serve.json_text import JsonAnswer
 
 LINES = "application/x-ndjson"
 
@@ -46,9 +46,7 @@ class ApiError(Exception):
         return {"error": error}
 
     def response(self) -> Response:
-        # Quotes of a request may hold surrogates, which UTF-8 cannot encode.
-        text = json_text(self.body)
-        return Response(text, self.status, self.headers, media_type="application/json")
+        return JsonAnswer(self.body, self.status, self.headers)
 
     @classmethod
     def of(cls, error: BaseException) -> ApiError:

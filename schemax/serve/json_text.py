@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi.responses import JSONResponse
@@ -19,6 +20,11 @@ def json_text(value: Any) -> str:
     except UnicodeEncodeError:
         return json.dumps(value, allow_nan=False)
     return text
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    """A line of newline-delimited JSON; see `json_text`."""
+    return json_text(row) + "\n"
 
 
 class JsonAnswer(JSONResponse):

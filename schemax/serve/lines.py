@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from schemax.io.rows import RowForm
 from schemax.results import failed
 from schemax.serve.errors import LINES, ApiError
-from schemax.serve.json_text import json_text
+from schemax.serve.json_text import json_line
 from schemax.serve.limits import Limits
 from schemax.serve.request_schemas import ClientSchema
 from schemax.serve.service import Service
@@ -127,7 +127,7 @@ class Rows:
             error: BaseException = errors
             while isinstance(error, BaseExceptionGroup):
                 error = error.exceptions[0]
-            await self._spool.put(_line(ApiError.of(error).body), late=True)
+            await self._spool.put(json_line(ApiError.of(error).body).encode(), late=True)
         finally:
             await self._spool.end()
 
@@ -169,10 +169,10 @@ class Rows:
     async def _put(self, index: int, row: Mapping[str, Any], document: Any) -> None:
         """Writes a row. A kept value that JSON cannot hold fails this row alone."""
         try:
-            line = _line({**row, "index": index} | self._form.beside(document))
+            line = json_line({**row, "index": index} | self._form.beside(document))
         except (ValueError, RecursionError) as error:
-            line = _line(failed(index, None, f"the row cannot be written: {error}").to_row())
-        await self._spool.put(line)
+            line = json_line(failed(index, None, f"the row cannot be written: {error}").to_row())
+        await self._spool.put(line.encode())
 
     async def _rows(self, documents: dict[int, Any]) -> None:
         """Writes the rows of documents, and removes each document when its row is written."""
@@ -196,7 +196,3 @@ class _Duplex(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.stream_response(send)
-
-
-def _line(row: Mapping[str, Any]) -> bytes:
-    return (json_text(row) + "\n").encode()

@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 
 from schemax.serve.errors import LINES, ApiError
-from schemax.serve.json_text import json_text
+from schemax.serve.json_text import json_line, json_text
 
 T = TypeVar("T")
 
@@ -39,11 +39,7 @@ async def line_stream(
     request: Request, rows: AsyncGenerator[Mapping[str, Any]]
 ) -> StreamingResponse:
     """Streams newline-delimited JSON; an error on the way is the last line."""
-
-    def line(row: Mapping[str, Any]) -> str:
-        return json_text(row) + "\n"
-
-    return await _stream(request, rows, line, "", LINES)
+    return await _stream(request, rows, json_line, "", LINES)
 
 
 async def channel(
