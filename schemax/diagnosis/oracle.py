@@ -18,7 +18,7 @@ from torch import Tensor
 from schemax.config import DecodingConfig
 from schemax.runtime.engine import Model
 from schemax.runtime.model import DecoderModel
-from schemax.runtime.plan import Plan, WrittenValue, plan_prompt, with_values
+from schemax.runtime.plan import Plan, plan_prompt, with_values
 from schemax.runtime.visibility import TokenInfo
 from schemax.tokens import PromptIds, SlotOutput
 
@@ -50,20 +50,12 @@ def _logits(
         return
     assert isinstance(model, DecoderModel)
     plan = plan_prompt(prompt, config)
-    values = [
-        WrittenValue(int(slot), int(document), int(position), output.ids[:-1])
-        for slot, document, position, output in zip(
-            plan.slot_ids, plan.slot_document, plan.last_position, outputs, strict=True
-        )
-    ]
+    values = [output.ids[:-1] for output in outputs]
     # Tokens beyond a slot's gap, as in a retry, are not seen by other slots.
-    within = [
-        replace(value, ids=value.ids[: int(k_max) - 1])
-        for value, k_max in zip(values, plan.k_max, strict=True)
-    ]
+    within = [ids[: int(k_max) - 1] for ids, k_max in zip(values, plan.k_max, strict=True)]
     together = _one_pass(model, config, plan, within, range(len(values)))
     for place, logits in enumerate(together):
-        if len(values[place].ids) == len(within[place].ids):
+        if len(values[place]) == len(within[place]):
             yield logits
             continue
         # Alone, without later keys, whose positions the value reaches.
@@ -90,13 +82,13 @@ def _one_pass(
     model: DecoderModel,
     config: DecodingConfig,
     plan: Plan,
-    values: Sequence[WrittenValue],
+    values: Sequence[Sequence[int]],
     wanted: Sequence[int],
 ) -> Iterator[Tensor]:
     filled = with_values(plan, values)
     row = {n: torch.from_numpy(getattr(filled, n))[None].to(model.device) for n in _INFO}
     tokens = TokenInfo(**row, real=torch.ones_like(row["slot"], dtype=torch.bool))
-    starts = len(plan.input_ids) + np.cumsum([0, *(len(value.ids) for value in values)])
+    starts = len(plan.input_ids) + np.cumsum([0, *map(len, values)])
     columns = [
         [int(plan.last_index[place]), *range(starts[place], starts[place + 1])] for place in wanted
     ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from schemax.config import DecodingConfig
-from schemax.runtime.plan import WrittenValue, plan_prompt, with_values
+from schemax.runtime.plan import plan_prompt, with_values
 from schemax.tokens import PromptIds
 
 _VALUE_TOKENS = 2
@@ -61,10 +61,7 @@ def picture(config: DecodingConfig) -> dict[str, Any]:
         sampling_keys=(0,) * len(documents),
     )
     plan = plan_prompt(prompt, config)
-    places = zip(plan.slot_ids, plan.slot_document, plan.last_position, strict=True)
-    ids = (0,) * _VALUE_TOKENS
-    values = [WrittenValue(int(n), int(document), int(at), ids) for n, document, at in places]
-    filled = with_values(plan, values)
+    filled = with_values(plan, [(0,) * _VALUE_TOKENS] * len(plan.slot_ids))
     shown = [f"D{j + 1}" for j in range(len(documents))] if documents[1:] else ["D"]
     slots = [document + number for document in documents for number in numbers]
     labels = ["I", *shown, "S", *([] if writes_keys else [f"k{slot}" for slot in slots])]

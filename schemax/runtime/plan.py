@@ -128,30 +128,18 @@ def plan_prompt(prompt: PromptIds, config: DecodingConfig) -> Plan:
     return replace(plan, answers=tuple(answer for row in prompt.answers for answer in row))
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenValue:
-    """The first value tokens of a slot, as inputs for a plan; see `with_values`."""
+def with_values(plan: Plan, values: Sequence[Sequence[int]]) -> Plan:
+    """Appends value tokens to a plan, each with the four integers that it has in decoding.
 
-    slot_id: int
-    document: int
-    last_position: int
-    ids: Sequence[int]
-
-
-def with_values(plan: Plan, values: Sequence[WrittenValue]) -> Plan:
-    """Appends value tokens to a plan, each with the four integers that it has in decoding."""
+    values: the first tokens of the slots' values, in the order of slots, of which the last may be
+    left out.
+    """
     columns = [(plan.input_ids, plan.position_ids, plan.document, plan.slot, plan.step)]
-    for value in values:
-        steps = np.arange(1, len(value.ids) + 1)
-        columns.append(
-            (
-                _ints(value.ids),
-                value.last_position + steps,
-                np.full(len(steps), value.document),
-                np.full(len(steps), value.slot_id),
-                steps,
-            )
-        )
+    places = zip(plan.slot_ids, plan.slot_document, plan.last_position, strict=True)
+    for (slot, document, position), value in zip(places, values, strict=False):
+        steps = np.arange(1, len(value) + 1)
+        owner, branch = np.full_like(steps, document), np.full_like(steps, slot)
+        columns.append((_ints(value), position + steps, owner, branch, steps))
     ids, positions, document, slot, step = map(np.concatenate, zip(*columns, strict=True))
     return replace(
         plan, input_ids=ids, position_ids=positions, document=document, slot=slot, step=step

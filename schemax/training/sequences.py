@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from schemax.compiler import CompiledSchema
-from schemax.runtime.plan import Ints, WrittenValue, plan_prompt, with_values
+from schemax.runtime.plan import Ints, plan_prompt, with_values
 from schemax.runtime.visibility import TokenInfo
 from schemax.tokens import PromptIds
 
@@ -77,13 +77,7 @@ def training_sequence(
     labels = np.full(len(plan.input_ids), IGNORE)
     labels[plan.last_index] = [ids[0] for ids in targets]
     # The token that completes the stop rule is a label, never an input.
-    inputs = [
-        WrittenValue(int(slot), int(document), int(position), ids[:-1])
-        for slot, document, position, ids in zip(
-            plan.slot_ids, plan.slot_document, plan.last_position, values, strict=True
-        )
-    ]
-    filled = with_values(plan, inputs)
+    filled = with_values(plan, [ids[:-1] for ids in values])
     columns = {name: getattr(filled, name) for name in ("input_ids", *_INFO)}
     columns["labels"] = np.concatenate([labels, *(ids[1:] for ids in targets)])
     # Each document's first key begins right behind the opening.
