@@ -136,5 +136,5 @@ def test_a_table_without_a_header_is_no_input(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_bytes(b"")
     (tmp_path / "out.csv").write_text("earlier")
     done = run("extract", SCHEMA, "in.csv", "--text", "title", "-o", "out.csv")
-    refused(done, "cannot read in.csv: it is empty, without the header that names columns")
+    refused(done, "cannot read in.csv: empty, without the header that names columns")
     assert (tmp_path / "out.csv").read_text() == "earlier"

@@ -32,22 +32,22 @@ from schemax.schema import AttrSchema
 from schemax.stated import as_text
 from schemax.training.distillation import examples_by_model, examples_by_predictions
 from schemax.training.features import fill_row, make_features
-from schemax.training.sequences import IGNORE, ItemBranch, collate, training_sequence
+from schemax.training.sequences import IGNORE, ItemTarget, collate, training_sequence
 from schemax.training.training_examples import gold_examples
 
 JSON = get_format("json")
 
 
-def branches_of(specs: Any, slots: Any, document: int) -> list[ItemBranch]:
+def items_of(specs: Any, slots: Any) -> list[ItemTarget]:
     """What a decoder has written into all slots that were called for."""
-    found: list[ItemBranch] = []
+    found: list[ItemTarget] = []
     for spec, slot in zip(specs, slots, strict=True):
         if spec.follow_ups is None or not slot.items:
             continue
         children = spec.follow_ups.after(slot)
         for child, output in zip(children, slot.items, strict=True):
-            found.append(ItemBranch(document, child.key, output.ids))
-        found += branches_of([child.spec for child in children], slot.items, document)
+            found.append(ItemTarget(0, child.key, output.ids, len(output.ids)))
+        found += items_of([child.spec for child in children], slot.items)
     return found
 
 
@@ -61,17 +61,13 @@ def test_training_logits_choose_the_decoder_s_tokens(
     prompts = prompts_with(compiled, TITLES[:2], (2, 3))
     decoded = [output.slots for output in filled(model, compiled, prompts)]
     documents = [tuple(codec.encode(text)) for text in TITLES[:2]]
-    branches = [
-        branch
-        for j, slots in enumerate(decoded)
-        for branch in branches_of(compiled.slots, slots, j)
-    ]
-    assert len(branches) > 2 + 3 + 2 * 3 + 3 * 3 - 1
+    items = [items_of(compiled.slots, slots) for slots in decoded]
+    assert sum(map(len, items)) > 2 + 3 + 2 * 3 + 3 * 3 - 1
     sequence = training_sequence(
         compiled,
         compiled.assemble(documents),
         [slot.ids for slots in decoded for slot in slots],
-        branches=branches,
+        items=items,
     )
     input_ids, tokens, labels = collate([sequence], pad_id=0)
     rows, columns = torch.nonzero(labels != IGNORE, as_tuple=True)
@@ -81,7 +77,7 @@ def test_training_logits_choose_the_decoder_s_tokens(
     # The counts were given to the decoder.
     assert int(wrong.sum()) <= 2 * 2 * 4
     in_items = tokens.slot[0, columns] >= 2 * len(compiled.attributes)
-    assert int(in_items.sum()) == sum(len(branch.values) for branch in branches)
+    assert int(in_items.sum()) == sum(len(item.values) for row in items for item in row)
     assert not wrong[in_items].any()
 
 

@@ -18,13 +18,12 @@ from pydantic import create_model
 
 from recipes.embedded.questions import Question
 from schemax.attributes import attr
-from schemax.compiler import CompiledSchema, TextCodec, compile_schema
+from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.few_shot import SomeValues
 from schemax.config import PRESETS, DecodingConfig
 from schemax.labels import slot_text
-from schemax.results.extraction import SlotText
 from schemax.schema import AttrSchema
-from schemax.training.sequences import ItemBranch, TrainingSequence, training_sequence
+from schemax.training.sequences import TrainingSequence, training_sequence
 from schemax.training.targets import item_target, slot_targets
 
 # JSON, the default, is drawn twice as often.
@@ -114,9 +113,11 @@ def written(
     literals = [[slot.raw for slot in row] for row in slots]
     learnt = [[question.learnt[j] for question in page.questions] for j in range(len(page.texts))]
     values, flags = slot_targets(compiled, literals, learnt)
-    sequence = training_sequence(
-        compiled, prompt, values, flags, [*_branches(compiled, slots, learnt)]
-    )
+    items = [
+        [item_target(compiled, slot) for slot in compiled.known(row) if slot.is_further]
+        for row in (slots if compiled.decoding.is_branched else ())
+    ]
+    sequence = training_sequence(compiled, prompt, values, flags, items)
     if read_twice:
         for ids in documents:
             label_second_reading(sequence, ids)
@@ -140,19 +141,6 @@ def _behind(page: Page, shown: int) -> Page:
         for question in page.questions
     ]
     return replace(page, texts=page.texts[shown:], questions=questions)
-
-
-def _branches(
-    compiled: CompiledSchema, slots: Sequence[Sequence[SlotText]], learnt: Sequence[Sequence[bool]]
-) -> Iterator[ItemBranch]:
-    """Yields the slots of items, which the counts of their lists call for."""
-    if not compiled.decoding.is_branched:
-        return
-    for j, row in enumerate(slots):
-        for slot in compiled.known(row):
-            if slot.is_further:
-                target = item_target(compiled, slot)
-                yield ItemBranch(j, target.key, target.values, learnt[j][target.place])
 
 
 def label_second_reading(sequence: TrainingSequence, ids: Sequence[int]) -> None:

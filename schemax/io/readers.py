@@ -129,6 +129,10 @@ class InputFiles:
         for file in files:
             if file != STANDARD:
                 there |= dict.fromkeys(_checked_columns(file, required))
+            if required and not there and all(suffixes(file)[0] in _HEADERS for file in files):
+                raise InputError(
+                    f"cannot read {some_of(files)}: empty, without the header that names columns"
+                )
         return cls(files, columns, limit, shard or Shard(), tuple(there))
 
     @property
@@ -238,8 +242,6 @@ def _first_keys(records: Iterator[Record]) -> list[str] | None:
 
 def _checked_columns(name: str, required: Sequence[Sequence[str]]) -> list[str]:
     there = columns_of(name) or []
-    if required and not there and suffixes(name)[0] in _HEADERS:
-        raise InputError(f"cannot read {name}: it is empty, without the header that names columns")
     for group in required:
         if there and not any(key in there for key in group):
             raise InputError(

@@ -102,7 +102,7 @@ def chat_routes(service: Service) -> APIRouter:
         document, param, function = body.schema_asked()
         schema = await service.schemas.of(document, param)
         most = body.max_completion_tokens or body.max_tokens
-        asked = await Asked.of(service, body.messages, schema, body, most, "messages")
+        asked = await Asked.of(service, body.messages, schema, body, most, ("messages", param))
         answer = _Answer(service.name, function, bool(body.logprobs))
         if not body.stream:
             return answer.whole(await while_connected(request, asked.whole()))

@@ -107,9 +107,11 @@ class Asked:
         schema: ClientSchema,
         sampling: Sampling,
         most_tokens: int | None,
-        param: str,
+        params: tuple[str, str],
     ) -> Asked:
-        """Compiles a request. Raises ApiError."""
+        """Compiles a request. params: the request's parameters of messages and schema, which
+        errors name. Raises ApiError."""
+        param, of_schema = params
         conversation, text = as_prompt(messages, param)
         is_short = most_tokens is not None and most_tokens < _SHORT
         options: dict[str, Any] = {
@@ -120,7 +122,7 @@ class Asked:
                 max_retries=0 if is_short else None,
             ),
         }
-        compiled = await service.compiled(schema, options)
+        compiled = await service.compiled(schema, options, of_schema)
         return cls(service, text, schema, options, compiled, is_short, param)
 
     async def whole(self) -> Completion:

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel
@@ -36,14 +36,13 @@ class ClientSchema:
     """A declaration of a client.
 
     key: the document's. choices: the number of all fields' choices. compiled: compiled schemas by
-    template and decoding. param: the request's parameter.
+    template and decoding.
     """
 
     model: type[BaseModel]
     key: _Key
     choices: int = 0
     compiled: dict[Any, CompiledSchema] = field(default_factory=dict)
-    param: str = "schema"
 
 
 class Schemas:
@@ -75,7 +74,7 @@ class Schemas:
             raise ApiError(error.status, str(error), param=param) from error
         except RecursionError:
             raise ApiError(400, f"{param} is nested too deep", param=param) from None
-        return replace(found, param=param)
+        return found
 
     def forget(self, schema: ClientSchema) -> None:
         """Drops a declaration, as one that cannot be compiled."""

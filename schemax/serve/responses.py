@@ -141,7 +141,7 @@ def responses_routes(service: Service) -> APIRouter:
         document, param, function = body.schema_asked()
         schema = await service.schemas.of(document, param)
         messages, most = body.messages(), body.max_output_tokens
-        asked = await Asked.of(service, messages, schema, body, most, "input")
+        asked = await Asked.of(service, messages, schema, body, most, ("input", param))
         answer = (_Answer if function is None else _Call)(service.name, body, function)
         if body.stream:
             return await event_stream(request, answer.events(asked.parts()))

@@ -86,8 +86,13 @@ class Service:
         )
         return begin() if is_quick else await asyncio.to_thread(begin)
 
-    async def compiled(self, schema: ClientSchema, options: Mapping[str, Any]) -> CompiledSchema:
-        """Compiles a schema for a template and a decoding: cached, or in a thread."""
+    async def compiled(
+        self, schema: ClientSchema, options: Mapping[str, Any], param: str = "schema"
+    ) -> CompiledSchema:
+        """Compiles a schema for a template and a decoding: cached, or in a thread.
+
+        param: the request's parameter of the schema. Raises ApiError (400) that names it.
+        """
         settings = {name: options[name] for name in ("template", "decoding") if name in options}
         key = tuple(settings.values())
         if (found := schema.compiled.get(key)) is None:
@@ -97,7 +102,7 @@ class Service:
             except SchemaxError as error:
                 self.schemas.forget(schema)
                 if isinstance(error, SchemaError):
-                    raise ApiError(400, str(error), param=schema.param) from error
+                    raise ApiError(400, str(error), param=param) from error
                 raise
             if len(schema.compiled) >= _MOST_SETTINGS:  # clients choose settings
                 schema.compiled.clear()

@@ -16,8 +16,8 @@ from schemax.messages import some_of
 from schemax.runtime.language_model import LanguageModel
 from schemax.runtime.plan import Ids, Plan, plan_prompt
 from schemax.tokens import PromptIds
-from schemax.training.sequences import ItemBranch, TrainingSequence, training_sequence
-from schemax.training.targets import ItemTarget, item_target, slot_targets
+from schemax.training.sequences import ItemTarget, TrainingSequence, training_sequence
+from schemax.training.targets import item_target, slot_targets
 from schemax.training.training_examples import TrainingExample
 
 
@@ -166,9 +166,4 @@ def fill_row(
         for item in features
     ]
     values, flags = slot_targets(compiled, literals, learnt)
-    branches = [
-        ItemBranch(j, item.key, item.values, learnt[j][item.place])
-        for j, one in enumerate(features)
-        for item in one.items
-    ]
-    return training_sequence(compiled, prompt, values, flags, branches)
+    return training_sequence(compiled, prompt, values, flags, [item.items for item in features])

@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from schemax.compiler import CompiledSchema
-from schemax.runtime.plan import Ints, plan_prompt, with_values
+from schemax.runtime.plan import Ids, Ints, plan_prompt, with_values
 from schemax.runtime.visibility import TokenInfo
 from schemax.tokens import PromptIds
 
@@ -43,16 +43,16 @@ class TrainingSequence:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemBranch:
-    """The slot of an item, which a list's count calls for, right behind the output's opening.
+class ItemTarget:
+    """The slot of an item, or of a leaf of an item, which a list's count calls for, with its value.
 
-    document: j, whose own slots are branches, too. learnt: True if the slot's value is learnt.
+    place: of the list among the attributes. key, values: token ids; k_max: the slot's budget.
     """
 
-    document: int
-    key: Sequence[int]
-    values: Sequence[int]
-    learnt: bool = True
+    place: int
+    key: Ids
+    values: Ids
+    k_max: int
 
 
 def training_sequence(
@@ -60,14 +60,15 @@ def training_sequence(
     prompt: PromptIds,
     values: Sequence[Sequence[int]],
     learnt: Sequence[bool | Sequence[bool]] | None = None,
-    branches: Sequence[ItemBranch] = (),
+    items: Sequence[Sequence[ItemTarget]] = (),
 ) -> TrainingSequence:
     """Appends each slot's value to the prompt.
 
     values: the ids of each slot, in the order of slot ids, as `value_ids` returns them.
     learnt: one flag per slot, or one per token of its value; tokens without the flag are read, but
         are no labels.
-    branches: further slots, for isolated documents in the layout `branched`.
+    items: (J) the slots of items of each document, learnt if their list is; for isolated documents
+        in the layout `branched`, where they stand right behind the output's opening.
     """
     plan = plan_prompt(prompt, compiled.decoding)
     targets = [np.asarray(ids, np.int64) for ids in values]
@@ -80,20 +81,21 @@ def training_sequence(
     filled = with_values(plan, [ids[:-1] for ids in values])
     columns = {name: getattr(filled, name) for name in ("input_ids", *_INFO)}
     columns["labels"] = np.concatenate([labels, *(ids[1:] for ids in targets)])
-    # Each document's first key begins right behind the opening.
-    firsts = {int(j): at for at, j in reversed(list(enumerate(plan.slot_document)))}
     parts = {name: [column] for name, column in columns.items()}
-    for number, branch in enumerate(branches):
-        j, length = branch.document, len(branch.key)
-        start = int(plan.last_position[firsts[j]]) - len(prompt.keys[j][0]) + 1
-        ids = [*branch.key, *branch.values[:-1]]
-        wanted = list(branch.values) if branch.learnt else [IGNORE] * len(branch.values)
+    called_for = [(j, item) for j, row in enumerate(items) for item in row]
+    for number, (j, item) in enumerate(called_for):
+        first, length = j * len(prompt.k_max), len(item.key)
+        # The document's first key begins right behind the opening.
+        start = int(plan.last_position[first]) - len(prompt.keys[j][0]) + 1
+        ids = [*item.key, *item.values[:-1]]
+        is_learnt = learnt is None or np.all(learnt[first + item.place])
+        wanted = list(item.values) if is_learnt else [IGNORE] * len(item.values)
         added = {
             "input_ids": ids,
             "position_ids": range(start, start + len(ids)),
             "document": [j] * len(ids),
             "slot": [len(plan.slot_ids) + number] * len(ids),
-            "step": [0] * length + list(range(1, len(branch.values))),
+            "step": [0] * length + list(range(1, len(item.values))),
             "labels": [IGNORE] * (length - 1) + wanted,
         }
         for name, run in added.items():

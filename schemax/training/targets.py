@@ -7,13 +7,12 @@ the token that completes the stop rule, as decoded values do.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from schemax.compiler import CompiledSchema
 from schemax.compiler.known import KnownSlot
 from schemax.formats import DocumentKey
 from schemax.runtime.plan import Ids
-from schemax.training.sequences import value_ids
+from schemax.training.sequences import ItemTarget, value_ids
 
 
 def slot_targets(
@@ -63,19 +62,6 @@ def _behind_branch(compiled: CompiledSchema, path: Sequence[str]) -> str:
     # XML's delimiter begins a closing tag; a "newline" slot ends with the rest of its line.
     short = compiled.decoding.stop == "newline" and "\n" not in output.delimiter
     return output.closing(tuple(path)) if short else output.delimiter
-
-
-@dataclass(frozen=True, slots=True)
-class ItemTarget:
-    """The target of an item's slot, or of a leaf of an item, which a list's count calls for.
-
-    place: of the list among the attributes. key, values: token ids; k_max: the slot's budget.
-    """
-
-    place: int
-    key: Ids
-    values: Ids
-    k_max: int
 
 
 def item_target(compiled: CompiledSchema, slot: KnownSlot) -> ItemTarget:
