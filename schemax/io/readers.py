@@ -316,7 +316,10 @@ def _json_lines(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> I
         kind, suffix = ("PDF", ".pdf") if first.startswith(b"%") else ("Office or ZIP", ".docx")
         raise InputError(f"cannot read {name}: it is a {kind} file; name it {suffix} to read it")
     if suffixes(name)[0] == ".json" and first and (first[:1] == b"[" or first.strip() == b"{"):
-        raise InputError(f"cannot read {name}: expected JSON Lines, with one record on every line")
+        raise InputError(
+            f"cannot read {name}: expected JSON Lines, with one record on every line; of an array "
+            "jq -c '.[]' makes such lines"
+        )
     return read_records(chain((first,), lines))
 
 
