@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from schemax.reading.choices import Choices
 from schemax.reading.nearby import read_nearby
 from schemax.reading.numbers import read_number
 from schemax.scalars import SCALARS
@@ -125,3 +126,123 @@ def test_numbers_are_found_however_they_are_written(
 def test_a_number_whose_minus_was_left_out_is_refused() -> None:
     with pytest.raises(ValueError, match="state -5 °C, and the value has no minus"):
         read_nearby("5", ("Store at -5 °C",), False, "degF")
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        ("5 ft 11 in (180 cm)", "inch", "71"),
+        ("5'11\" (180 cm)", "inch", "71"),
+        ("180 cm (5 feet 11 inches)", "cm", "180"),
+        ("5-foot-11", "inch", "71"),
+        ("5-ft-11-in", "inch", "71"),
+        ("1 lb. 8 oz., 680 g", "oz", "24"),
+        ("1 h 30 min (prep 10 min)", "hour", "1.5"),
+        ("an hour and a half", "hour", "1.5"),
+        ("2 million and a half", None, "2500000"),
+        ("45 min to 1 hour", "min", "45"),
+        ("30 min - 2 h", "minute", "30"),
+        ("500 g - 1 kg", "gram", "500"),
+        ("5-10K", None, "5000"),
+        ("500 to 1 million", None, "500"),
+        ("$1-2 million", "USD", "1000000"),
+        ("between 5 and 10 million dollars", "USD", "5000000"),
+        ("\uff0d5", None, "-5"),
+    ],
+)
+def test_parts_ranges_and_factors(text: str, unit: str | None, value: str) -> None:
+    assert read_number(text, False, unit).value == value
+
+
+@pytest.mark.parametrize("text", ["\u20115", "--5", "\u2013 5"])
+def test_a_hyphen_of_any_kind_may_be_a_minus(text: str) -> None:
+    with pytest.raises(ValueError, match="may be a minus"):
+        read_number(text, False, None)
+
+
+def test_an_amount_beside_another_that_differs_is_refused() -> None:
+    with pytest.raises(ValueError, match="several numbers"):
+        read_number("1 lb 8 oz, 340 g", False, "oz")
+
+
+@pytest.mark.parametrize(
+    ("text", "document", "unit", "value"),
+    [("1", "Takes 1h30 to cook", "minute", "90"), ("2", "2h20", "minute", "140")],
+)
+def test_hours_and_minutes_that_run_together(
+    text: str, document: str, unit: str, value: str
+) -> None:
+    reading = read_nearby(text, (document,), False, unit)
+    assert reading is not None
+    assert reading.value == value
+
+
+def test_temperatures_keep_their_minus() -> None:
+    with pytest.raises(ValueError, match="the value has no minus"):
+        read_nearby("5", ("It is -5 \u00b0C",), False, "degC")
+    assert read_nearby("5", ("- 5 oz coffee",), False, "oz") is None
+
+
+@pytest.mark.parametrize(
+    ("choices", "text", "value"),
+    [
+        (("0.5 mg", "5 mg"), ".5 mg", "0.5 mg"),
+        (("0.5 mg", "5 mg"), "take .5 mg", None),
+        (("1", "2", "10"), "1.0", "1"),
+        (("1", "2", "10"), "10.5", None),
+        (("1", "2", "10"), "-1", None),
+        (("1", "2", "10"), "+2", "2"),
+        (("15", "20"), "1.5", None),
+        (("+5", "-5"), "5", "+5"),
+        (("+5", "-5"), "\u22125", "-5"),
+        (("1.0", "10.0"), "10", "10.0"),
+        (("720p", "1080p"), "1,080 P", "1080p"),
+        (("802.11ac", "802.11n"), "802.11 AC", "802.11ac"),
+        (("red", "green"), "isn't red", None),
+    ],
+)
+def test_choices_with_other_numbers_are_others(
+    choices: tuple[str, ...], text: str, value: str | None
+) -> None:
+    found = Choices(dict(zip(choices, choices, strict=True))).read(text).value
+    assert found == (text if value is None else value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("url", "https://en.wikipedia.org/wiki/Mercury_(planet)", None),
+        ("url", "see (https://x.org/a).", "https://x.org/a"),
+        ("url", "[link](https://x.org)", "https://x.org"),
+        ("duration", "2 days, 3:00:00", "P2DT3H"),
+        ("currency", "Canadian dollars", "CAD"),
+        ("currency", "Egyptian pounds", "EGP"),
+        ("country", "Democratic Republic of the Congo", "CD"),
+        ("country", "Newark, New Jersey", None),
+        ("country", "New Zealand", "NZ"),
+        ("datetime", "2024-05-03 10:00 UTC", "2024-05-03T10:00:00+00:00"),
+        ("datetime", "2024-05-03 5pm", "2024-05-03T17:00:00"),
+        ("datetime", "2024-05-03T10:00-05:00", None),
+        ("date", "2024-05-03 (Friday)", "2024-05-03"),
+    ],
+)
+def test_values_within_prose(kind: str, text: str, value: str | None) -> None:
+    assert SCALARS[kind].read(text).value == (text if value is None else value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("date", "3-5 May 2024"),
+        ("date", "April 30 to May 2, 2024"),
+        ("date", "1, 2 and 3 May 2024"),
+        ("datetime", "3 May 2024 10:00-12:00"),
+        ("datetime", "3 May 2024, 10:00 - 12:00"),
+        ("datetime", "3 May 2024, 9-11 am"),
+        ("datetime", "3 May 2024 25:00"),
+        ("url", "http://a.b and http://c.d"),
+    ],
+)
+def test_several_values_are_refused(kind: str, text: str) -> None:
+    with pytest.raises(ValueError, match=r"several|not understood"):
+        SCALARS[kind].read(text)

@@ -102,6 +102,7 @@ class Amount:
     """A number in a text: `text[start:end]`.
 
     digits: the number of its digits, 0 for a fraction. reason: the interpretation, if not obvious.
+    factor: of the words behind it, which the value includes.
     """
 
     value: Decimal
@@ -109,6 +110,7 @@ class Amount:
     end: int
     digits: int
     reason: str | None = None
+    factor: int = 1
 
 
 def amounts_in(text: str, *, whole: bool, thousands: bool = True) -> list[Amount]:
@@ -186,7 +188,8 @@ def _read(text: str, match: re.Match[str], whole: bool, thousands: bool) -> Iter
     factor, end = _factor(text, start, end, thousands)
     minus = _MINUS_BEFORE.search(text, max(0, start - _LONGEST_MONEY), start)
     is_negative = match["sign"][0] in "-−" if match["sign"] else minus is not None
-    yield Amount(-value * factor if is_negative else value * factor, start, end, digits, reason)
+    value = -value * factor if is_negative else value * factor
+    yield Amount(value, start, end, digits, reason, factor)
 
 
 def _factor(text: str, start: int, end: int, thousands: bool) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -9,14 +10,15 @@ from typing import Any
 from rapidfuzz import fuzz, process
 
 from schemax.reading import Reading, noted
-from schemax.reading.folding import bare, folded
+from schemax.reading.folding import bare, folded, loose
 from schemax.reading.likeness import numbers_in, reads_alike, words_of
 
 LEAST_ALIKE = 85.0
 """The least similarity, 0 to 100, of a text to a choice that reads alike word by word."""
 
 _NEGATIONS = frozenset(
-    ("no", "not", "non", "without", "kein", "keine", "nicht", "ohne", "sans", "sin", "sem", "pas")
+    {"no", "not", "non", "never", "without", "except", "isn't", "aren't", "isnt", "arent"}
+    | {"kein", "keine", "nicht", "ohne", "sans", "sin", "sem", "pas"}
 )
 
 
@@ -29,6 +31,7 @@ class Choices:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
         self._bare = {text: folded(text, bare) for text in values}
+        self._keys = {text: _key(text) for text in values}
         words = {text: _spaced(words_of(text)) for text in values}
         self._words = sorted(words.items(), key=lambda pair: -len(pair[1]))
         self.read = lru_cache(maxsize=4096)(self._read)
@@ -36,14 +39,15 @@ class Choices:
     def _read(self, text: str) -> Reading:
         """Reads the choice that a text names, by the first of these rules that finds any:
 
-        equality; equality without case, spaces and punctuation; the words of the choice in the
-        text, if the text has no negation; the greatest similarity, from `LEAST_ALIKE` on, with the
-        same numbers. A text that names no choice, or several, stays unchanged.
+        equality; equality without case, spaces and punctuation, with equal numbers; the words and
+        numbers of the choice in the text, if the text has no negation; the greatest similarity,
+        from `LEAST_ALIKE` on, with the same numbers. A text that names no choice, or several, stays
+        unchanged.
         """
         if text in self.values:
             return Reading(self.values[text])
-        wanted = folded(text, bare)
-        found = [choice for choice, known in self._bare.items() if known == wanted and wanted]
+        wanted, key = folded(text, bare), _key(text)
+        found = [choice for choice, known in self._keys.items() if known == key and wanted]
         why = None
         if not found:
             found, why = self._contained(text), "its words"
@@ -58,10 +62,10 @@ class Choices:
         words = words_of(text)
         if _NEGATIONS.intersection(words):
             return []
-        left, found = _spaced(words), []
+        left, found, stated = _spaced(words), [], _numbers(text)
         # Longest first: "light blue" names Light Blue, not Blue.
         for choice, known in self._words:
-            if known and known in left:
+            if known and known in left and stated.issuperset(_numbers(choice)):
                 left = left.replace(known, "  |  ")
                 found.append(choice)
         return found
@@ -76,8 +80,41 @@ class Choices:
             for _, score, choice in similar
             if score == best
             and numbers_in(choice) == numbers_in(text)
+            and _numbers(choice) == _numbers(text)
             and reads_alike(text, choice, score)
         ]
+
+
+_NUMBER = re.compile(r"(^\s*[-−–+])?(\d*(?:[.,]\d+)*)(?<=\d)")
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+")
+
+
+def _number(found: re.Match[str]) -> str:
+    """A number in plain digits: 0.5 of ".5", 1080 of "1,080"; a sign leads a text.
+
+    "1.0" is 1 by itself, but "USB 3.0" is not "USB 3".
+    """
+    digits = found[2].replace(",", "") if _THOUSANDS.fullmatch(found[2]) else found[2]
+    before, mark, behind = digits.replace(",", ".").partition(".")
+    if mark and "." not in behind:
+        is_alone = found[0].strip() == found.string.strip()
+        behind = behind.rstrip("0") if is_alone else behind
+        digits = ".".join(filter(None, (before or "0", behind)))
+    return digits if found[1] is None or "+" in found[1] else f"-{digits}"
+
+
+def _numbers(text: str) -> frozenset[str]:
+    return frozenset(map(_number, _NUMBER.finditer(folded(text, loose))))
+
+
+def _key(text: str) -> tuple[str, ...]:
+    """What equal choices share: numbers, and the texts between them without punctuation."""
+    text = folded(text, loose)
+    numbers = list(_NUMBER.finditer(text))
+    ends = [0, *(found.end() for found in numbers)]
+    starts = [*(found.start() for found in numbers), len(text)]
+    between = [folded(text[end:start], bare) for end, start in zip(ends, starts, strict=True)]
+    return (*between, *map(_number, numbers))
 
 
 def _spaced(words: Sequence[str]) -> str:

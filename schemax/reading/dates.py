@@ -25,25 +25,43 @@ _PLACED = re.compile(
     rf"|\b\d{{1,2}}(?:st|nd|rd|th|er|\.|º|ª)?\s+(?:de\s+|of\s+)?{_MONTH},?\s+(?:de\s+)?\d{{4}}(?!\d)"
     rf"|\b{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?,?\s+\d{{4}}(?!\d)"
 )
+_NO_WORDS = re.compile(r"[\dTtZz:.,+\s-]*")
+# The end of a range of days, of which the last is a whole date: "3-" of "3-5 May 2024".
+_DAY_BEFORE = re.compile(
+    r"(?<![\d:./-])\d{1,2}(?:st|nd|rd|th|\.)?\s*(?:[-–—&]|\b(?:to|bis|and|und|et|y|al?|à)\b)\s*$"
+)
+_TIME = re.compile(r"\b\d{1,2}(?::\d\d|\s?[ap]\.?m\b)", re.IGNORECASE)
+_TIMES = re.compile(
+    r"\d:\d\d(?:\s?[ap]m)?(?:-|\s?[–—]\s?|\s-\s|\s(?:to|bis|until)\s)\d{1,2}(?::\d\d|\s?[ap]m)"
+    r"|(?<!\d)\d{1,2}\s?[-–—]\s?\d{1,2}\s?[ap]m",
+    re.IGNORECASE,
+)
 
 
 @lru_cache(maxsize=16_384)
 def read_date(text: str, with_time: bool) -> Reading:
     """Reads the date that a text states, or date and time, as ISO 8601; other texts unchanged.
 
-    Raises ValueError for several dates.
+    Raises ValueError for several dates or times, and for a time that is not understood.
     """
     # The year, at least, must be in digits: the search for words takes long.
-    if _ISO.fullmatch(text):
+    if _ISO.fullmatch(text) and (_NO_WORDS.fullmatch(text) or not _parsed(text, with_time)):
         return Reading(text) if with_time else _day_of(text)
     if not _DIGIT.search(text):
         return Reading(text)
+    if with_time and _TIMES.search(text):
+        raise ValueError("states several times; the field takes one")
+    places = list(_PLACED.finditer(text))
+    if any(_DAY_BEFORE.search(text, 0, place.start()) for place in places):
+        raise ValueError("states several dates; the field takes one")
     found = _parsed(text, with_time)
     if found is None:
-        pieces = [match[0] for match in _PLACED.finditer(text)]
-        if len(pieces) > 1:
-            raise ValueError(f"states several dates ({', '.join(pieces)}); the field takes one")
-        found = _parsed(pieces[0], with_time) if pieces else None
+        if len(places) > 1:
+            stated = ", ".join(place[0] for place in places)
+            raise ValueError(f"states several dates ({stated}); the field takes one")
+        if with_time and places and _TIME.search(text):
+            raise ValueError("states a time that is not understood")
+        found = _parsed(places[0][0], with_time) if places else None
     if found is None:
         return Reading(text)
     numeric = _NUMERIC.search(text)

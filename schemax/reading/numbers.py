@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
@@ -19,6 +19,7 @@ from schemax.reading.amounts import (
     is_ordinal,
     plain,
 )
+from schemax.reading.number_spelling import spelt_usually
 from schemax.reading.number_words import in_digits
 
 _LITERAL = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
@@ -35,42 +36,14 @@ _BELOW = re.compile(
     rf"\s*{_DEGREES}\s+(?:below zero|unter null|sous zéro|bajo cero|abaixo de zero|sotto zero)\b",
     re.IGNORECASE,
 )
-# Spellings that are rewritten for `amounts_in`.
-_INVISIBLE = re.compile("[\u200b-\u200f\u061c\u2066-\u2069\ufeff]")
-_MINUS = re.compile(
-    r"(?<!\d )\b(?:minus|negative|moins|menos|meno)\s+(?=[^\W\d_]{0,3}[$€£¥₹]?\s?[\d.,])",
-    re.IGNORECASE,
-)
-_POWER = re.compile(
-    r"(?<=\d)\s?[x×·*]\s?10\s?(?:(?:\^|\*\*)\s?([-−+]?\d{1,2})|([⁻]?[⁰¹²³⁴-⁹]{1,2}))"
-)
-_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻−", "0123456789--")
-_HALF = re.compile(
-    r"(?<=\d)\s+(?:and an?|and one|and|et|y|und ein|e|en een|en)\s+"
-    r"(?:(half|demie?|medi[oa]|mei[oa]|mezz[oa]|halbe?s?|halve)\b|(quarter\b)|(?=\d\s?[/⁄]\s?\d|[¼-¾⅐-⅞]))",
-    re.IGNORECASE,
-)
-_BULLET = re.compile(r"\s*[-‐–—−]\s+(?=\D{0,3}\d)")
+_BULLET = re.compile(r"\s*[-‐‑–—−]\s+(?=\D{0,3}\d)")
 # A dash that touches the number, and the notations of losses in accounting.
-_DASH = re.compile(r"(?:^|[\s(\[:=~<>])[‐–—](?:[^\W\d_]{0,3}[$€£¥₹]\s?)?$|−\s{2,}$")
+_DASH = re.compile(r"(?:^|[\s(\[:=~<>])(?:[‐‑–—]|--)(?:[^\W\d_]{0,3}[$€£¥₹]\s?)?$|−\s{2,}$")
 _LOSS = re.compile(r"[-−](?=\s*(?:$|[)\];,]))")
 _IN_LOSS = re.compile(r"\s*\([^\d(]*[\d.,'’ ]+[^\d)]*\)\s*")
 # A price of several pieces: "2/$5" and "2 for $5".
 _PRICE_OF = re.compile(r"\d\s?(?:/|for|für|pour|por|per)\s?(?:[$€£¥₹]|[A-Z]{3})\s?$")
 _FACTOR_LETTER = re.compile(r"(?:MM|[MB])(?![^\W_])")
-_PART_BEHIND = re.compile(r"(?<=\d['’′])\s?[-‐–]\s?(?=\d+(?:[.,]\d+)?\s?(?:$|''|[\"”″]|in\b))")
-_CENTS_IN_WORDS = re.compile(r"(?<=[^\W\d_])\s+cents?\.?\s*$", re.IGNORECASE)
-_HOURS = r"h|hrs?|hours?|std|stunden?|heures?|horas?|ore|uur"
-_CLOCK = re.compile(
-    rf"(?<![\w:.,])(\d{{1,3}}):([0-5]\d)(?::([0-5]\d))?\s*({_HOURS}|min|minutes?|minuten|minutos)\b\.?",
-    re.IGNORECASE,
-)
-_RUN_TOGETHER = re.compile(
-    r"(?<=\d)\s?(h|hrs?|min|ft|feet|lbs?|st|kg)(?=\d{1,3}(?:[.,]\d+)?(?!\d)\s?(?:m|min|mn|s|sec|in|oz|lbs?|g|['\"”″]|$|[\s,;)]))",
-    re.IGNORECASE,
-)
-_MINUTES_TOGETHER = re.compile(r"(?<=\d)\s?m(?=\d{1,2}\s?s)", re.IGNORECASE)
-_MINUTES = re.compile(r"(?<=\d)\s?m(?![^\W_])", re.IGNORECASE)
 # The next smaller unit, and how many of it are one of the larger.
 _SMALLER = {
     "foot": ("inch", 12),
@@ -79,7 +52,7 @@ _SMALLER = {
     "pound": ("ounce", 16),
     "stone": ("pound", 14),
 }
-_JOINED = re.compile(r"\s*(?:,|and|und|et|y|e)?\s*", re.IGNORECASE)
+_JOINED = re.compile(r"\s*(?:[,-]|and|und|et|y|e)?\s*", re.IGNORECASE)
 
 
 @lru_cache(maxsize=65_536)
@@ -96,12 +69,12 @@ def read_number(text: str, whole: bool, unit: str | None) -> Reading:
     if _LITERAL.fullmatch(text) and not (whole and "." in text):
         return Reading(text)
     thousands = unit is None or not units.converts(units.unit_named("kelvin"), unit)
-    shown, text = text, _spelt_usually(text, unit)
+    shown, text = text, spelt_usually(text, unit)
     is_in_words = False
     if not any(map(str.isdigit, text)):
         written = in_digits(text)
         if is_in_words := written != text:
-            text = _spelt_usually(written, unit)
+            text = spelt_usually(written, unit)
     if not any(map(str.isnumeric, text)):  # no digit, and no fraction such as ½
         return Reading(shown)
     amounts = amounts_in(text, whole=whole, thousands=thousands)
@@ -109,7 +82,7 @@ def read_number(text: str, whole: bool, unit: str | None) -> Reading:
         return Reading(shown)
     amounts = _without_ordinals(text, amounts, unit)
     _check_understood(text, amounts, unit)
-    amounts = [_below_zero(text, amount) for amount in amounts]
+    amounts = _with_factor(text, [_below_zero(text, amount) for amount in amounts])
     if unit is None:
         amount, reason = _one_of(text, amounts)
         value = amount.value
@@ -123,37 +96,18 @@ def read_number(text: str, whole: bool, unit: str | None) -> Reading:
     return noted(shown, plain(value), amount.reason, in_words, reason)
 
 
-def _spelt_usually(text: str, unit: str | None) -> str:
-    """The text with signs, powers, halves and times in the spelling that `amounts_in` reads."""
-    text = _PART_BEHIND.sub(" ", _INVISIBLE.sub("", text))
-    text = _MINUS.sub("-", text)
-    if unit is not None and units.is_money(unit):
-        text = _CENTS_IN_WORDS.sub(" ¢", text)  # no French hundred
-    text = _POWER.sub(lambda f: "e" + _signed((f[1] or f[2]).translate(_RAISED)), text)
-    text = _HALF.sub(lambda f: " 1/2" if f[1] else " 1/4" if f[2] else " ", text)
-    if unit is not None and units.converts(units.unit_named("hour"), unit):
-        text = _RUN_TOGETHER.sub(r" \1 ", _CLOCK.sub(_in_parts, text))
-        return _MINUTES.sub(" min", _MINUTES_TOGETHER.sub(" min ", text))
-    if unit is not None and units.is_power(unit):
-        return text  # "50 ft2"
-    return _RUN_TOGETHER.sub(r" \1 ", text)
-
-
-def _signed(power: str) -> str:
-    return power if power[0] in "+-" else f"+{power}"
-
-
-def _in_parts(found: re.Match[str]) -> str:
-    """Writes "1:30 h" as "1 h 30 min"."""
-    is_hours = found[3] or re.fullmatch(_HOURS, found[4], re.IGNORECASE)
-    names = ("h", "min", "s") if is_hours else ("min", "s", "")
-    parts = zip(found.groups()[:3], names, strict=True)
-    return " ".join(f"{number} {name}" for number, name in parts if number)
-
-
 def _below_zero(text: str, amount: Amount) -> Amount:
     is_below = amount.value > 0 and _BELOW.match(text, amount.end)
     return replace(amount, value=-amount.value) if is_below else amount
+
+
+def _with_factor(text: str, amounts: list[Amount]) -> list[Amount]:
+    """The amounts, with the factor of a range's upper end at the lower one as well: "5-10K"."""
+    for place, (low, high) in enumerate(pairwise(amounts)):
+        bare = high.value / high.factor
+        if low.factor < high.factor and low.value < bare and _is_range(text, low, high):
+            amounts[place] = replace(low, value=low.value * high.factor, factor=high.factor)
+    return amounts
 
 
 def _check_understood(text: str, amounts: Sequence[Amount], unit: str | None) -> None:
@@ -216,13 +170,17 @@ def _without_ordinals(text: str, amounts: list[Amount], unit: str | None) -> lis
     return others or amounts
 
 
-def _one_of(text: str, amounts: Sequence[Amount]) -> tuple[Amount, str | None]:
+def _one_of(
+    text: str,
+    amounts: Sequence[Amount],
+    value_of: Callable[[Amount], Decimal] = lambda amount: amount.value,
+) -> tuple[Amount, str | None]:
     """The one amount, or the lower end of the one range, with the reason. Raises ValueError."""
     outside = [amount for amount in amounts if not _in_brackets(text, amount)] or amounts
     if len(outside) == 1:
         return outside[0], None
     if len(outside) == 2 and _is_range(text, *outside):
-        low, high = sorted(outside, key=lambda amount: amount.value)
+        low, high = sorted(outside, key=value_of)
         return low, f"lower end of {plain(low.value)} to {plain(high.value)}"
     raise _several(outside)
 
@@ -232,10 +190,16 @@ def _in_unit(text: str, amounts: Sequence[Amount], unit: str) -> tuple[Amount, D
     if any(_TIMES.fullmatch(text[one.end : other.start]) for one, other in pairwise(amounts)):
         raise _several(amounts)
     stated = {amount: units.unit_beside(text, amount, unit) for amount in amounts}
+    outside = [amount for amount in amounts if not _in_brackets(text, amount)]
+    if any(found and units.converts(found[0], unit) for found in map(stated.get, outside)):
+        amounts, stated = outside, {amount: stated[amount] for amount in outside}
     if len(amounts) == 2 and _is_range(text, *amounts):
         # "50 to 55 cm": both of them are in centimetres.
         first, last = amounts
-        stated[first] = stated[first] or stated[last]
+        stated[first], stated[last] = (
+            stated[first] or stated[last],
+            stated[last] or stated[first],
+        )
     _take_smaller(text, amounts, stated, unit)
     fitting = {a: found for a, found in stated.items() if found and units.converts(found[0], unit)}
     if not fitting:
@@ -247,18 +211,23 @@ def _in_unit(text: str, amounts: Sequence[Amount], unit: str) -> tuple[Amount, D
         words = [units.unread_beside(text, one, unit) for one in bare]
         unread = [f'"{word}" is not read' for word in words if word]
         return amount, amount.value, "; ".join(filter(None, [reason, *unread])) or None
+    values = {one: units.converted(one, found[0], unit) for one, found in fitting.items()}
     if parts := _compound(text, fitting):
-        total = Decimal(sum(units.converted(part, fitting[part][0], unit) for part in parts))
+        total = Decimal(sum(values[part] for part in parts))
+        if any(abs(values[one] - total) > total / 50 for one in fitting if one not in parts):
+            raise _several(list(fitting))
         return parts[0], total, f"sum of {len(parts)} parts in {unit}"
     same = [a for a, found in fitting.items() if found[0] == units.unit_named(unit)]
     if len(same) == 1 and not _is_range(text, *list(fitting)[:2]):
         amount, reason = same[0], None
     else:
-        amount, reason = _one_of(text, list(fitting))
+        amount, reason = _one_of(text, list(fitting), values.__getitem__)
+        if reason and len({found for found, _ in fitting.values()}) > 1:
+            reason = "lower end"
     found = fitting[amount][0]
     how = None if found == units.unit_named(unit) else f"{found} in {unit}"
     why = "; ".join(filter(None, (reason, how)))
-    return amount, units.converted(amount, found, unit), why or None
+    return amount, values[amount], why or None
 
 
 def _take_smaller(
@@ -274,7 +243,9 @@ def _take_smaller(
     for one, other in pairwise(amounts):
         found = stated[one]
         if stated[other] is None and found is not None and units.converts(found[0], unit):
-            if text[found[1] : other.start].strip() or _GOES_ON.match(text, other.end):
+            gap = text[found[1] : other.start].strip()
+            is_hyphened = gap == text[one.end] == "-"  # 5-foot-11
+            if (gap and not is_hyphened) or _GOES_ON.match(text, other.end):
                 continue
             stated[other] = smaller_part(text, other, found[0])
             if stated[other] is None:
@@ -286,22 +257,26 @@ def _take_smaller(
 def smaller_part(text: str, amount: Amount, larger: Any) -> tuple[Any, int] | None:
     """The unit of a bare number behind an amount in a larger unit, and its end; None if no part."""
     smaller, count = _SMALLER.get(str(larger), ("", 0))
-    if amount.value >= count or _GOES_ON.match(text, amount.end):
+    # Behind "1h30" words may follow, behind "1 h 30" the 30 may be of something else.
+    is_apart = text[amount.start - 1].isspace()
+    if amount.value >= count or (_GOES_ON if is_apart else _LETTER).match(text, amount.end):
         return None
     return units.unit_named(smaller), amount.end
 
 
-_GOES_ON = re.compile(r"\s*[^\W_]")
+_GOES_ON, _LETTER = re.compile(r"\s*[^\W_]"), re.compile(r"[^\W_]")
 _GROUPED = re.compile(r"\d{1,3} \d{3}")
 
 
 def _compound(text: str, fitting: dict[Amount, tuple[object, int]]) -> list[Amount]:
-    """The parts of an amount in descending units, "5 ft 11 in"; [] for any other amounts."""
-    parts = list(fitting)
-    for one, other in pairwise(parts):
-        (larger, end), (smaller, _) = fitting[one], fitting[other]
-        if not _JOINED.fullmatch(text[end : other.start]) or not larger > smaller:  # type: ignore[operator]
-            return []
+    """The parts of the first amount in descending units, "5 ft 11 in"; [] for one without."""
+    first, *others = fitting
+    parts = [first]
+    for other in others:
+        (larger, end), (smaller, _) = fitting[parts[-1]], fitting[other]
+        if not _JOINED.fullmatch(text[end : other.start]) or not units.has_parts(larger, smaller):
+            break
+        parts.append(other)
     return parts if len(parts) > 1 else []
 
 

@@ -62,7 +62,7 @@ _DEFINITIONS = (
     *(f"{code} = [money_{code}]" for code in sorted(set(CURRENCIES.values()))),
 )
 _LETTERS = r"""(?:[^\W\d_]|[%°¢#"'’″′”²³/._])+"""
-_WORD = rf"{_LETTERS}(?:(?<=[^\W\d_])[23])?"
+_WORD = rf"{_LETTERS}(?:(?<=[^\W\d_])[23](?!\d))?"
 # Only such names are passed to pint, which would compute 9**9**9.
 _NAME = re.compile(
     rf"[$€£¥₹]|{_LETTERS}(?:(?:\^|\*\*)?[23])?(?:[\s*·]+{_LETTERS}(?:(?:\^|\*\*)?[23])?){{0,3}}|R\$|US\$"
@@ -302,6 +302,16 @@ def is_power(wanted: str) -> bool:
 
 def converts(unit: Any, wanted: str) -> bool:
     return bool(unit.dimensionality == unit_named(wanted).dimensionality)  # type: ignore[union-attr]
+
+
+def has_parts(larger: Any, smaller: Any) -> bool:
+    """True if so many of the smaller unit are one of the larger: 12 inches a foot, 30.4 days a
+    month; but no 28.35 grams an ounce."""
+    if larger.dimensionality != smaller.dimensionality or not larger > smaller:
+        return False
+    count = Decimal(_registry().Quantity(Decimal(1), larger).to(smaller).magnitude)
+    is_time = dict(larger.dimensionality) == {"[time]": 1}
+    return is_time or abs(count - round(count)) < Decimal("1e-6") * count
 
 
 def converted(amount: Amount, unit: Any, wanted: str) -> Decimal:

@@ -64,7 +64,8 @@ def _names(kind: Code) -> tuple[Mapping[str, str], re.Pattern[str]]:
         names.setdefault(name.casefold(), code)
     long = sorted((name for name in names if len(name) > 3), key=len, reverse=True)
     pattern = "|".join(map(re.escape, long))
-    return names, re.compile(rf"(?<!\w)(?:{pattern})(?!\w)", re.IGNORECASE)
+    # "New Jersey" is no Jersey; names such as New Zealand begin with the word themselves.
+    return names, re.compile(rf"(?<!\w)(?<!\bnew )(?:{pattern})(?!\w)", re.IGNORECASE)
 
 
 def spellings(name: str, domain: str) -> Iterator[str]:

@@ -40,6 +40,7 @@ class Currency(Code):
         for currency in pycountry.currencies:
             yield currency.alpha_3, currency.alpha_3
             yield from ((one, currency.alpha_3) for one in spellings(currency.name, "iso4217"))
+            yield f"{currency.name}s", currency.alpha_3
         yield from _ALSO.items()
 
     def read(self, text: str, unit: str | None = None) -> Reading:

@@ -23,7 +23,7 @@ _TIME = (
 )
 _DURATION = rf"P(?:[0-9]{{1,5}}D(?:T{_TIME})?|T{_TIME})"
 _LITERAL = re.compile(rf"[-+]?{_DURATION}")
-_CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d(?:\.\d{1,6})?))?")
+_CLOCK = re.compile(r"(?:(\d{1,5}) days?,? )?(\d{1,3}):([0-5]\d)(?::([0-5]\d(?:\.\d{1,6})?))?")
 _PYDANTIC = TypeAdapter(timedelta)
 
 
@@ -65,9 +65,9 @@ def _read(text: str) -> Reading:
     if _LITERAL.fullmatch(text):
         return Reading(text)
     if clock := _CLOCK.fullmatch(text.strip()):
-        hours, minutes, seconds = (Decimal(part or 0) for part in clock.groups())
-        found = hours * 3600 + minutes * 60 + seconds
-        return noted(text, _iso(found), None if clock[3] else "hours and minutes")
+        days, hours, minutes, seconds = (Decimal(part or 0) for part in clock.groups())
+        found = days * 86_400 + hours * 3600 + minutes * 60 + seconds
+        return noted(text, _iso(found), None if clock[4] else "hours and minutes")
     reading = read_number(text, False, "s")
     if reading.note is None and reading.value == text and not text.strip().lstrip("+-").isdigit():
         return reading
