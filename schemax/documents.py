@@ -63,6 +63,10 @@ class RecordFields:
             as_name = f"; write {str(text)!r}" if isinstance(text, numbers.Number) else ""
             raise ValueError(f"text must be the name of a key, or several, not {text!r}{as_name}")
         keys = (text,) if isinstance(text, str) else None if text is None else tuple(text)
+        if strange := [key for key in keys or () if not isinstance(key, str)]:
+            raise ValueError(
+                f"text holds {strange[0]!r}, which is no text; write {str(strange[0])!r}"
+            )
         return cls(keys, id, category or "category", html)
 
     @property

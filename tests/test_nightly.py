@@ -186,6 +186,21 @@ def test_skip_reads_all_records(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     assert set(computed(tmp_path).values()) == {2}
 
 
+def test_a_merged_table_is_skipped(run: Run, tmp_path: Path) -> None:
+    texts = made(20)
+    source = jsonl(tmp_path / "in.jsonl", texts)
+    for number in range(3):
+        run(*extract(source, "--shard", f"{number}/3", out=f"s{number}.jsonl"))
+    assert run("merge", "s2.jsonl", "s0.jsonl", "s1.jsonl", "-o", "out.jsonl").exit_code == 0
+    result = run(*extract(source, "--if-complete", "skip"))
+    assert result.exit_code == 0, result.stderr
+    assert "nothing is computed" in result.stderr
+    assert set(computed(tmp_path).values()) == {1}
+    texts[10]["t"] = texts[10]["t"].replace("4K", "5K")
+    jsonl(tmp_path / "in.jsonl", texts)
+    assert "nothing is computed" not in run(*extract(source, "--if-complete", "skip")).stderr
+
+
 @pytest.mark.parametrize("moment", slow_but({25}, [2, 25, 48]))
 def test_a_kill_loses_no_row_that_was_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int

@@ -77,7 +77,10 @@ def arrow_schema_of(handle: BinaryIO, name: str, *, is_parquet: bool) -> Any:
 def _open_arrow(handle: BinaryIO, name: str) -> Any:
     """Opens the file format (Feather, version 2), or else the stream format."""
     pyarrow = optional("pyarrow", name)
-    is_file = handle.read(6) == b"ARROW1"
+    head = handle.read(6)
+    if head[:4] == b"FEA1":
+        raise InputError(f"cannot read {name}: it is Feather of version 1; write it as version 2")
+    is_file = head == b"ARROW1"
     handle.seek(0)
     return (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(handle)
 

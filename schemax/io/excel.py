@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 from math import isfinite
 from typing import Any, BinaryIO
 from xml.etree.ElementTree import ParseError
@@ -50,6 +51,12 @@ def read_excel(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> It
             yield dict(zip(header, filled, strict=True))
 
 
+@lru_cache(maxsize=256)
+def _tell_of_sheet(name: str, sheet: str) -> None:
+    """Warns once, since a file is opened for its columns, its header and its rows."""
+    logger.warning("%s: only the first of its sheets is read, %r", name, sheet)
+
+
 def _rows(handle: BinaryIO, name: str) -> Iterator[list[Any]]:
     """Yields the header, as texts, and all rows that are not empty, without empty last cells."""
     openpyxl = optional("openpyxl", name, "excel")
@@ -57,7 +64,7 @@ def _rows(handle: BinaryIO, name: str) -> Iterator[list[Any]]:
         book = openpyxl.load_workbook(handle, read_only=True, data_only=True)
         sheet = book.worksheets[0]
         if len(book.worksheets) > 1:
-            logger.warning("%s: only the first of its sheets is read, %r", name, sheet.title)
+            _tell_of_sheet(name, sheet.title)
         sheet.reset_dimensions()  # many programs state wrong ones
         header: list[str] | None = None
         for row in sheet.iter_rows(values_only=True):

@@ -231,9 +231,8 @@ class Job:
             settings = {**manifest, **layout}
             if note is not None and self.if_complete == "skip":
                 record = read_run_record(output)
-                if not fingerprint.differences(record.settings, settings) and (
-                    record.settings.get("records") == run.records_digest()
-                ):
+                is_same = not fingerprint.differences(record.settings, settings)
+                if is_same and run.has_records(record.settings.get("records")):
                     self.on_finished(
                         f"{output} is complete and was made the same way: nothing is computed"
                     )

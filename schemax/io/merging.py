@@ -64,7 +64,9 @@ def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
             tally.add_row(row)
         costs = {cost: getattr(record.summary, cost) for cost in (*COSTS, "repeats")}
         summary = replace(tally.summary(record.summary.inputs, name), **costs)
-        settings = {**_shared(record.settings), "shard": str(Shard())}
+        shards = sorted((one.settings for one in records.values()), key=_number)
+        digests = [shard.get("records") for shard in shards]
+        settings = {**_shared(record.settings), "shard": str(Shard()), "records": digests}
         command = _shared(record.command)
         replace(record, summary=summary, settings=settings, command=command).write()
     write_keys(name, bytes(keys))
@@ -90,6 +92,10 @@ def common_record(records: Mapping[str, RunRecord]) -> RunRecord:
 
 def _shared(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key not in _OWN}
+
+
+def _number(settings: Mapping[str, Any]) -> int:
+    return Shard.parse(settings["shard"]).number
 
 
 def _check_all(records: Mapping[str, RunRecord]) -> None:

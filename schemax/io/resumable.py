@@ -14,7 +14,7 @@ from schemax.documents import id_of
 from schemax.errors import InputError, ServerError
 from schemax.io.checkpoint import REMEDY, Checkpoint, OpenPart, digest, digest_of_all, to_line
 from schemax.io.known import Known, body_of
-from schemax.io.readers import InputFiles
+from schemax.io.readers import InputFiles, Shard
 from schemax.io.records import Record
 from schemax.io.rows import Row, RowForm
 from schemax.io.shelf import Shelf
@@ -122,6 +122,14 @@ class ResumableRun:
         return digest_of_all(
             digest_of_all(row.digest for row in rows) for _, rows in self._read() if rows
         )
+
+    def has_records(self, recorded: Any) -> bool:
+        """True for the digest of all current records; in a merged table, the digests of shards."""
+        if not isinstance(recorded, list):
+            return bool(recorded == self.records_digest())
+        shards = (Shard(number, len(recorded)) for number in range(len(recorded)))
+        parts = (replace(self, source=replace(self.source, shard=shard)) for shard in shards)
+        return recorded == [part.records_digest() for part in parts]
 
     def _read(self) -> Iterator[tuple[int, tuple[Pending, ...]]]:
         """Yields (number, records) of every part."""

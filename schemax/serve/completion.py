@@ -291,7 +291,9 @@ def as_prompt(messages: Sequence[Message], param: str) -> tuple[Conversation, st
         (_ROLES.get(message.role, message.role), message.text(f"{param}[{place}]"))
         for place, message in enumerate(messages)
     ]
-    if not said or said[-1][0] != "user" or not said[-1][1].strip():
+    if said and said[-1][0] == "user" and not said[-1][1].strip():
+        raise ApiError(400, f"the last of {param} is empty", param=param)
+    if not said or said[-1][0] != "user":
         raise ApiError(
             400, f"{param} must end with a message of the user's, the text to read", param=param
         )

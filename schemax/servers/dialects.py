@@ -136,7 +136,9 @@ def find_served(
             raise ServerError(f"{client.url}/models names no model; name one")
         model = entries[0]["id"]
     entry = next((item for item in entries if item.get("id") == model), {})
-    found = _OWNERS.get(str(entry.get("owned_by")), "openai") if kind == "auto" else kind
+    owners = {str(item.get("owned_by")) for item in ([entry] if entry else entries)}
+    owner = owners.pop() if len(owners) == 1 else ""  # of a name that is not listed: that of all
+    found = _OWNERS.get(owner, "openai") if kind == "auto" else kind
     size = entry.get("max_model_len") or (entry.get("meta") or {}).get("n_ctx")
     dialect = DIALECTS[found]  # type: ignore[index]
     return Served(
