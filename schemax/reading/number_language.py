@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, lru_cache
 
@@ -23,19 +23,20 @@ class NumberLanguage:
     """The number words of a language, all in lower case without accents.
 
     small: words below 100. hundreds: words for whole hundreds, alone or before `small`; hundred:
-    words that multiply by a hundred, or stand alone. scales: by exponent, with True if the word may
-    stand alone. joins: conjunctions between parts. halves: words that add a half.
+    words that multiply by a hundred, or stand alone. scales: words for powers of ten, with their
+    exponents, of which a thousand alone may stand without a count. joins: conjunctions between
+    parts. halves: words that add a half.
     """
 
     small: Words
-    hundreds: Words
     hundred: Sequence[str]
-    scales: Mapping[int, tuple[Sequence[str], bool]]
+    scales: Words
     joins: Sequence[str]
     points: Sequence[str]
     minus: Sequence[str]
     halves: Sequence[str]
     others: Mapping[str, str]
+    hundreds: Words = field(default_factory=dict)
     pieces: Sequence[str] = ()
     hyphens: bool = False
 
@@ -59,24 +60,21 @@ class NumberLanguage:
         """
         parts = []
         for power in sorted(powers, reverse=True):
-            words, alone = self.scales[power]
             thousands = ""
             if power > 3:  # "dos mil millones"
-                thousand, is_alone = self.scales[3]
-                before = f"(?P<k{power}>{self._group}){'?' if is_alone else ''}"
-                thousands = f"(?:{before}(?P<t{power}>{_either(thousand)}){self._join})?"
-            group = f"(?P<g{power}>{self._group})"
-            optional = "?" if alone or thousands else ""
-            parts.append(
-                f"(?:{thousands}{group}{optional}(?P<s{power}>{_either(words)}){self._join})?"
-            )
+                before = f"(?P<k{power}>{self._group})?"
+                thousands = f"(?:{before}(?P<t{power}>{self._scale(3)}){self._join})?"
+            group = f"(?P<g{power}>{self._group})?"
+            parts.append(f"(?:{thousands}{group}(?P<s{power}>{self._scale(power)}){self._join})?")
         return re.compile(f"(?=.){''.join(parts)}(?P<g0>{self._group})?")
+
+    def _scale(self, power: int) -> str:
+        return _either(word for word, exponent in self.scales.items() if exponent == power)
 
     @cached_property
     def _parts(self) -> re.Pattern[str]:
         """The pattern of letters that consist of number words alone."""
-        scales = (word for words, _ in self.scales.values() for word in words)
-        words = {*self.small, *self.hundreds, *self.hundred, *scales}
+        words = {*self.small, *self.hundreds, *self.hundred, *self.scales}
         words |= {*self.points, *self.others, *self.halves, *self.pieces}
         joins = f"(?:{_either(self.joins)})?"
         return re.compile(f"{joins}(?:(?:{_either(words)}){joins})+")
@@ -111,8 +109,7 @@ class NumberLanguage:
         return self._integer(letters)
 
     def _integer(self, letters: str) -> Decimal | None:
-        scales = self.scales.items()
-        powers = tuple(n for n, (words, _) in scales if any(word in letters for word in words))
+        powers = tuple(sorted({power for word, power in self.scales.items() if word in letters}))
         found = self._whole(powers).fullmatch(letters)
         if found is None:
             return None
@@ -124,7 +121,7 @@ class NumberLanguage:
             if power > 3 and found[f"t{power}"]:
                 thousands = self._of_group(found[f"k{power}"])
                 count = (1 if thousands is None else thousands) * 1000 + (count or 0)
-            if count is None and not self.scales[power][1]:
+            if count is None and power > 3:
                 return None
             total += (1 if count is None else count) * 10**power
         return Decimal(total)

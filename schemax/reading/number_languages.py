@@ -58,14 +58,8 @@ def _english() -> NumberLanguage:
     }
     return NumberLanguage(
         small={**ones, **tens, **_tens(tens, ones)},
-        hundreds={},
         hundred=("hundred",),
-        scales={
-            3: (("thousand",), True),
-            6: (("million", "millions"), False),
-            9: (("billion", "billions"), False),
-            12: (("trillion", "trillions"), False),
-        },
+        scales=_numbered("thousand million/millions billion/billions trillion/trillions", 3, 3),
         joins=("and",),
         points=("point",),
         minus=("minus", "negative"),
@@ -89,14 +83,8 @@ def _german() -> NumberLanguage:
     )
     return NumberLanguage(
         small={**ones, **tens, **_tens(tens, ones, "und", ones_first=True)},
-        hundreds={},
         hundred=("hundert",),
-        scales={
-            3: (("tausend",), True),
-            6: (("million", "millionen"), False),
-            9: (("milliarde", "milliarden"), False),
-            12: (("billion", "billionen"), False),
-        },
+        scales=_numbered("tausend million/millionen milliarde/milliarden billion/billionen", 3, 3),
         joins=("und",),
         points=("komma",),
         minus=("minus",),
@@ -123,14 +111,8 @@ def _french() -> NumberLanguage:
     small |= {"soixanteetonze": 71, "quatrevingtetun": 81, "quatrevingtetune": 81}
     return NumberLanguage(
         small=small,
-        hundreds={},
         hundred=("cent", "cents"),
-        scales={
-            3: (("mille", "mil"), True),
-            6: (("million", "millions"), False),
-            9: (("milliard", "milliards"), False),
-            12: (("billion", "billions"), False),
-        },
+        scales=_numbered("mille/mil million/millions milliard/milliards billion/billions", 3, 3),
         joins=("et",),
         points=("virgule",),
         minus=("moins",),
@@ -159,11 +141,7 @@ def _spanish() -> NumberLanguage:
             ),
         },
         hundred=(),
-        scales={
-            3: (("mil",), True),
-            6: (("millon", "millones"), False),
-            12: (("billon", "billones"), False),
-        },
+        scales={"mil": 3, "millon": 6, "millones": 6, "billon": 12, "billones": 12},
         joins=("y",),
         points=("coma", "punto"),
         minus=("menos",),
@@ -191,12 +169,7 @@ def _portuguese() -> NumberLanguage:
             ),
         },
         hundred=(),
-        scales={
-            3: (("mil",), True),
-            6: (("milhao", "milhoes"), False),
-            9: (("bilhao", "bilhoes"), False),
-            12: (("trilhao", "trilhoes"), False),
-        },
+        scales=_numbered("mil milhao/milhoes bilhao/bilhoes trilhao/trilhoes", 3, 3),
         joins=("e",),
         points=("virgula", "ponto"),
         minus=("menos",),
@@ -218,14 +191,8 @@ def _italian() -> NumberLanguage:
     }
     return NumberLanguage(
         small={**ones, **tens, **_tens(tens, ones), **cut},
-        hundreds={},
         hundred=("cento", "cent"),
-        scales={
-            3: (("mille", "mila"), True),
-            6: (("milione", "milioni"), False),
-            9: (("miliardo", "miliardi"), False),
-            12: (("bilione", "bilioni"), False),
-        },
+        scales=_numbered("mille/mila milione/milioni miliardo/miliardi bilione/bilioni", 3, 3),
         joins=("e",),
         points=("virgola", "punto"),
         minus=("meno",),
@@ -242,14 +209,8 @@ def _dutch() -> NumberLanguage:
     tens = _numbered("twintig dertig veertig vijftig zestig zeventig tachtig negentig", 20, 10)
     return NumberLanguage(
         small={**ones, **tens, **_tens(tens, ones, "en", ones_first=True)},
-        hundreds={},
         hundred=("honderd",),
-        scales={
-            3: (("duizend",), True),
-            6: (("miljoen",), False),
-            9: (("miljard",), False),
-            12: (("biljoen",), False),
-        },
+        scales=_numbered("duizend miljoen miljard biljoen", 3, 3),
         joins=("en",),
         points=("komma", "punt"),
         minus=("min", "minus"),
