@@ -181,8 +181,8 @@ def _editor(attribute: Attribute) -> dict[str, Any]:
     editor: dict[str, Any] = {}
     if attribute.choices:
         editor |= {"t": "choice", "o": list(attribute.choices)}
-    elif attribute.scalar and attribute.scalar.editor:
-        editor["t"] = attribute.scalar.editor
+    elif attribute.scalar and attribute.scalar.column != "string":
+        editor["t"] = attribute.scalar.column
     if attribute.unit is not None:
         editor["u"] = attribute.unit
     if attribute.is_list:

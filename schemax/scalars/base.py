@@ -40,7 +40,6 @@ class Scalar(ABC):
     name: the value of `Attribute.kind`.
     types: the Python types of this kind, as full names if their package may be absent.
     json_types: (type, format) in Pydantic's JSON Schema of further types of this kind.
-    output: (type, format) of the JSON Schema of a value, for servers that constrain outputs.
     shown: the type in prompts.
     word: the type in one word, beside models of a union.
     widest: the longest value that budgets provide for, as a literal and as people write it; () for
@@ -49,17 +48,14 @@ class Scalar(ABC):
     column: the type of a table's column.
     is_text: whether values are words of the document, which are copied and found there.
     is_number: whether values take a unit.
-    is_open: whether any text may be written, and is then read as a value.
     is_sure: whether a grammar lists all possible texts.
     is_placed: whether the value's text can be found in the document.
-    editor: the input element of pages that correct values; "" for plain text.
     seconds: the Python type as which Pydantic reads bare numbers, in seconds; None for others.
     """
 
     name: str
     types: tuple[Any, ...] = ()
     json_types: tuple[tuple[str, str | None], ...] = ()
-    output: tuple[str, str | None]
     shown: str
     word: str
     widest: tuple[str, ...] = ()
@@ -67,11 +63,19 @@ class Scalar(ABC):
     column: ColumnType = "string"
     is_text: bool = False
     is_number: bool = False
-    is_open: bool = False
     is_sure: bool = False
     is_placed: bool = True
-    editor: str = ""
     seconds: Any = None
+
+    @property
+    def output(self) -> tuple[str, str | None]:
+        """(type, format) of the JSON Schema of a value, for servers that constrain outputs."""
+        return self.json_types[0] if self.json_types else ("string", None)
+
+    @property
+    def is_open(self) -> bool:
+        """True if any text may be written, and is then read as a value."""
+        return not (self.is_text or self.is_sure)
 
     def read(self, text: str, unit: str | None = None) -> Reading:
         """Reads a value from a text; returns the text itself if it states no value of this kind.

@@ -16,14 +16,12 @@ class Boolean(Scalar):
     name = "boolean"
     types = (bool,)
     json_types = (("boolean", None),)
-    output = ("boolean", None)
     shown = "true or false"
     word = "yes or no"
     widest = ("false", "FALSE")
     column = "boolean"
     is_sure = True
     is_placed = False
-    editor = "boolean"
 
     def read(self, text: str, unit: str | None = None) -> Reading:
         return read_boolean(text)

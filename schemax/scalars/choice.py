@@ -12,7 +12,6 @@ class Choice(Scalar):
     """A member of an Enum or Literal. `reading.choices`, which has the choices, reads it."""
 
     name = "enum"
-    output = ("string", None)  # beside its "enum"
     shown = "one of the choices"
     word = "choice"
     column = "choice"

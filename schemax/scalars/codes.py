@@ -18,8 +18,6 @@ _LANGUAGES = ("de", "fr", "es", "pt", "it", "nl")
 class Code(Scalar):
     """An ISO code, which is also read from names in seven languages."""
 
-    is_open = True
-
     @abstractmethod
     def names(self) -> Iterable[tuple[str, str]]:
         """Yields (name, code) pairs, in any case; a code may have several names."""

@@ -24,7 +24,6 @@ class Country(Code):
 
     name = "country"
     types = ("pydantic_extra_types.country.CountryAlpha2",)
-    output = ("string", None)
     shown = "country (code of ISO 3166)"
     word = "country"
     widest = ('"DE"', "United Kingdom of Great Britain and Northern Ireland")

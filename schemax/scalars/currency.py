@@ -28,7 +28,6 @@ class Currency(Code):
         "pydantic_extra_types.currency_code.Currency",
         "pydantic_extra_types.currency_code.ISO4217",
     )
-    output = ("string", None)
     shown = "currency (code of ISO 4217)"
     word = "currency"
     widest = ('"EUR"', "Bosnia and Herzegovina convertible mark")

@@ -18,14 +18,11 @@ class Date(Scalar):
     name = "date"
     types = (date,)
     json_types = (("string", "date"),)
-    output = ("string", "date")
     shown = "date (YYYY-MM-DD)"
     word = "date"
     widest = ('"2026-12-31"', "Wednesday, the 31st of December 2026")
     samples = (date(2000, 1, 1),)
     column = "date"
-    is_open = True
-    editor = "date"
     seconds = date
 
     def read(self, text: str, unit: str | None = None) -> Reading:

@@ -33,12 +33,10 @@ class Duration(Scalar):
     name = "duration"
     types = (timedelta,)
     json_types = (("string", "duration"),)
-    output = ("string", "duration")
     shown = "duration"
     word = "duration"
     widest = ('"P365DT23H59M59.123456S"', "365 days, 23 hours, 59 minutes and 59 seconds")
     samples = (timedelta(hours=1),)
-    is_open = True
 
     def read(self, text: str, unit: str | None = None) -> Reading:
         """Reads hours, minutes, days and the like.

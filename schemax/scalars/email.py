@@ -18,7 +18,6 @@ class Email(Scalar):
 
     name = "email"
     json_types = (("string", "email"),)
-    output = ("string", "email")
     shown = "email address"
     word = "email address"
     samples = ("a@example.com",)

@@ -18,7 +18,6 @@ class Language(Code):
 
     name = "language"
     types = ("pydantic_extra_types.language_code.LanguageAlpha2",)
-    output = ("string", None)
     shown = "language (code of ISO 639)"
     word = "language"
     widest = ('"de"', "Bokmål, Norwegian; Norwegian Bokmål")

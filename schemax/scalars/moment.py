@@ -18,7 +18,6 @@ class Moment(Scalar):
     name = "datetime"
     types = (datetime,)
     json_types = (("string", "date-time"),)
-    output = ("string", "date-time")
     shown = "date and time (YYYY-MM-DDTHH:MM:SS)"
     word = "time"
     widest = (
@@ -27,8 +26,6 @@ class Moment(Scalar):
     )
     samples = (datetime(2000, 1, 1),)
     column = "datetime"
-    is_open = True
-    editor = "datetime"
     seconds = datetime
 
     def read(self, text: str, unit: str | None = None) -> Reading:

@@ -29,15 +29,12 @@ class Number(Scalar):
     name = "number"
     types = (float, Decimal)
     json_types: tuple[tuple[str, str | None], ...] = (("number", None),)
-    output = ("number", None)
     shown = "number"
     word = "number"
     widest = ("-1234567890.12345", "-1,234,567,890.12345 square metres")
     samples = (1,)
     column: ColumnType = "number"
     is_number = True
-    is_open = True
-    editor = "number"
 
     def read(self, text: str, unit: str | None = None) -> Reading:
         reading = read_number(text, self.name == "integer", unit)
@@ -66,11 +63,9 @@ class Integer(Number):
     name = "integer"
     types: tuple[Any, ...] = (int,)
     json_types = (("integer", None),)
-    output = ("integer", None)
     shown = "whole number"
     widest = ("-1234567890123", "-1,234,567,890,123 square metres")
     column = "integer"
-    editor = "integer"
 
     def literal(self, text: str, choices: Any) -> Any:
         return int(text)

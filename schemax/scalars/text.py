@@ -11,7 +11,6 @@ class Text(Scalar):
     name = "string"
     types = (str,)
     json_types = (("string", None),)
-    output = ("string", None)
     shown = "text"
     word = "text"
     # With samples for types that Pydantic reads from texts.

@@ -19,7 +19,6 @@ class Url(Scalar):
 
     name = "url"
     json_types = (("string", "uri"),)
-    output = ("string", "uri")
     shown = "URL"
     word = "URL"
     widest = (
