@@ -104,16 +104,16 @@ def bounded(kind: Any, effort: Effort) -> Any:
     import attrs
     from jsonschema.validators import extend
 
-    patterns, comparisons = _Patterns(effort), Comparisons(effort.step)
+    own = _Keywords(effort)
     words: dict[str, Callable[..., Iterator[Any]]] = {
         **kind.VALIDATORS,
-        "pattern": patterns.pattern,
-        "patternProperties": patterns.pattern_properties,
-        "additionalProperties": patterns.additional_properties,
+        "pattern": own.pattern,
+        "patternProperties": own.pattern_properties,
+        "additionalProperties": own.additional_properties,
         "multipleOf": _multiple_of,
-        "enum": comparisons.enum,
-        "const": comparisons.const,
-        "uniqueItems": comparisons.unique_items,
+        "enum": own.enum,
+        "const": own.const,
+        "uniqueItems": own.unique_items,
     }
     words = {word: judge for word, judge in words.items() if word in kind.VALIDATORS}
     for word in words.keys() & _REFERENCES:
@@ -158,12 +158,10 @@ def _counted(judge: Callable[..., Any], effort: Effort) -> Callable[..., Iterato
 
 def _multiple_of(validator: Any, step: float, value: Any, _node: Any) -> Iterator[Any]:
     """Validates `multipleOf` in decimal numbers, so that 19.99 is a multiple of 0.01."""
-    from jsonschema import ValidationError
-
     if not validator.is_type(value, "number") or not math.isfinite(value):
         return
     if (_exact(value) / _exact(step)).denominator != 1:
-        yield ValidationError(f"{value!r} is not a multiple of {step!r}")
+        yield _fault(f"{value!r} is not a multiple of {step!r}")
 
 
 def _exact(number: float) -> Fraction:
@@ -171,33 +169,38 @@ def _exact(number: float) -> Fraction:
     return Fraction(number if isinstance(number, int) else repr(number))
 
 
-class _Patterns:
-    """Validators of the keywords that search texts."""
+# The most choices of an enum, and characters of a value, in a message.
+_SHOWN, _LONGEST = 10, 150
+
+
+class _Keywords:
+    """Validators of the keywords that search texts or compare values.
+
+    Where values are compared, 1 equals 1.0, and neither equals true.
+    """
 
     def __init__(self, effort: Effort) -> None:
         self._effort = effort
+        # By the identity of a node, which the validator keeps alive as long as this cache.
+        self._known: dict[tuple[int, str], tuple[Any, frozenset[Hashable]]] = {}
 
     def pattern(self, validator: Any, pattern: str, text: Any, _node: Any) -> Iterator[Any]:
-        from jsonschema import ValidationError
-
         if not validator.is_type(text, "string"):
             return
         try:
             if not self._effort.is_in(pattern, text):
-                yield ValidationError(f"String should match pattern {clipped(repr(pattern))}")
+                yield _fault(f"String should match pattern {clipped(repr(pattern))}")
         except ValueError as error:
-            yield ValidationError(str(error))
+            yield _fault(str(error))
 
     def pattern_properties(
         self, validator: Any, schemas: Mapping[str, Any], instance: Any, _node: Any
     ) -> Iterator[Any]:
-        from jsonschema import ValidationError
-
         for pattern, schema in schemas.items() if isinstance(instance, dict) else ():
             try:
                 found = [key for key in instance if self._effort.is_in(pattern, key)]
             except ValueError as error:
-                yield ValidationError(str(error))
+                yield _fault(str(error))
                 continue
             for key in found:
                 yield from validator.descend(instance[key], schema, path=key, schema_path=pattern)
@@ -205,8 +208,6 @@ class _Patterns:
     def additional_properties(
         self, validator: Any, schema: Any, instance: Any, node: Mapping[str, Any]
     ) -> Iterator[Any]:
-        from jsonschema import ValidationError
-
         if not isinstance(instance, dict):
             return
         named, patterns = node.get("properties", {}), node.get("patternProperties", ())
@@ -217,49 +218,31 @@ class _Patterns:
                 if key not in named and not any(self._effort.is_in(one, key) for one in patterns)
             ]
         except ValueError as error:
-            yield ValidationError(str(error))
+            yield _fault(str(error))
             return
         if schema is False and extra:
             shown = ", ".join(map(repr, extra))
-            yield ValidationError(clipped(f"Additional properties are not allowed ({shown})"))
+            yield _fault(clipped(f"Additional properties are not allowed ({shown})"))
         elif schema is not False:
             for key in extra:
                 yield from validator.descend(instance[key], schema, path=key)
 
-
-Count = Callable[[int], None]
-
-# The most choices of an enum, and characters of a value, in a message.
-_SHOWN, _LONGEST = 10, 150
-
-
-class Comparisons:
-    """Validators of `enum`, `const` and `uniqueItems`: 1 equals 1.0, and neither equals true.
-
-    count: called with the number of values compared.
-    """
-
-    def __init__(self, count: Count) -> None:
-        self._count = count
-        # By the identity of a node, which the validator keeps alive as long as this cache.
-        self._known: dict[tuple[int, str], tuple[Any, frozenset[Hashable]]] = {}
-
     def enum(self, _validator: Any, choices: Any, instance: Any, node: Any) -> Iterator[Any]:
-        if self._key(instance) not in self._keys(node, "enum", choices):
-            yield _error(instance, f"is not one of {_shown(choices[:_SHOWN])}")
+        if _key(instance, self._effort.step) not in self._keys(node, "enum", choices):
+            yield _fault(f"{_shown(instance)} is not one of {_shown(choices[:_SHOWN])}")
 
     def const(self, _validator: Any, value: Any, instance: Any, node: Any) -> Iterator[Any]:
-        if self._key(instance) not in self._keys(node, "const", [value]):
-            yield _error(value, "was expected")
+        if _key(instance, self._effort.step) not in self._keys(node, "const", [value]):
+            yield _fault(f"{_shown(value)} was expected")
 
     def unique_items(self, validator: Any, is_asked: Any, items: Any, _node: Any) -> Iterator[Any]:
         if not is_asked or not validator.is_type(items, "array"):
             return
         seen = set()
         for item in items:
-            key = self._key(item)
+            key = _key(item, self._effort.step)
             if key in seen:
-                yield _error(items, "has non-unique elements")
+                yield _fault(f"{_shown(items)} has non-unique elements")
                 return
             seen.add(key)
 
@@ -269,15 +252,11 @@ class Comparisons:
             self._known[place] = node, frozenset(map(_key, values))
         return self._known[place][1]
 
-    def _key(self, value: Any) -> Hashable:
-        """The key of a part of the instance."""
-        return _key(value, self._count)
 
-
-def _key(value: Any, count: Count | None = None) -> Hashable:
+def _key(value: Any, count: Callable[[], None] | None = None) -> Hashable:
     """A key that equal values share, and no others. count: called for each part."""
     if count is not None:
-        count(1)
+        count()
     if isinstance(value, dict):
         return frozenset((name, _key(part, count)) for name, part in value.items())
     if isinstance(value, list):
@@ -285,10 +264,10 @@ def _key(value: Any, count: Count | None = None) -> Hashable:
     return (bool, value) if isinstance(value, bool) else value
 
 
-def _error(value: Any, reason: str) -> Any:
+def _fault(message: str) -> Any:
     from jsonschema import ValidationError
 
-    return ValidationError(f"{_shown(value)} {reason}")
+    return ValidationError(message)
 
 
 def _shown(value: Any) -> str:
