@@ -7,9 +7,10 @@ such as look-around, go to the package `regex` with a time limit, which Python's
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import regex
 from annotated_types import BaseMetadata
@@ -53,11 +54,7 @@ class Pattern(BaseMetadata):
             )
         if states_of(self.pattern) > MOST_STATES:
             raise ValueError("the pattern repeats too much; use smaller numbers in its braces")
-        if not _is_linear(self.pattern):
-            try:
-                _searcher(self.pattern)
-            except (regex.error, RecursionError, OverflowError) as error:
-                raise ValueError(str(error)) from error
+        _search_of(self.pattern)
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -72,10 +69,8 @@ class Pattern(BaseMetadata):
 
     def is_in(self, text: str) -> bool:
         """True if the pattern is found in a text. Raises ValueError if that takes too long."""
-        if _is_linear(self.pattern):
-            return _linear(self.pattern).isinstance_python(text)
         try:
-            return _searcher(self.pattern).search(text, timeout=_MOST_SECONDS) is not None
+            return _search_of(self.pattern)(text)
         except TimeoutError:
             raise ValueError(
                 f"searching for the pattern {clipped(repr(self.pattern))} took more than "
@@ -94,18 +89,6 @@ def pattern_of(pattern: str) -> Pattern:
     return Pattern(pattern)
 
 
-_LINEAR: Literal["rust-regex"] = "rust-regex"
-
-
-@lru_cache(maxsize=1024)
-def _is_linear(pattern: str) -> bool:
-    try:
-        _linear(pattern)
-    except CoreSchemaError:
-        return False
-    return True
-
-
 def bytes_of(pattern: str) -> int:
     """The approximate upper bound of a compiled pattern's memory, in bytes."""
     each = _LARGE_SET if _LARGE_SETS.search(pattern) else _STATE
@@ -113,14 +96,21 @@ def bytes_of(pattern: str) -> int:
 
 
 @cached_in_bytes(_MOST_BYTES, bytes_of)
-def _linear(pattern: str) -> SchemaValidator:
-    return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine=_LINEAR))
+def _search_of(pattern: str) -> Callable[[str], bool]:
+    """A function that searches a text for a pattern, and may raise TimeoutError.
 
-
-@cached_in_bytes(_MOST_BYTES, bytes_of)
-def _searcher(pattern: str) -> Any:
-    """Compiles a pattern. Raises regex.error, RecursionError and OverflowError."""
-    return regex.compile(pattern, cache_pattern=False)
+    Raises ValueError for a pattern that no engine takes.
+    """
+    try:
+        linear = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+        return linear.isinstance_python
+    except CoreSchemaError:
+        pass
+    try:
+        compiled = regex.compile(pattern, cache_pattern=False)
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise ValueError(str(error)) from error
+    return lambda text: compiled.search(text, timeout=_MOST_SECONDS) is not None
 
 
 _PART = re.compile(
