@@ -29,13 +29,13 @@ class NumberLanguage:
     """
 
     small: Words
-    hundred: Sequence[str]
     scales: Words
     joins: Sequence[str]
     points: Sequence[str]
     minus: Sequence[str]
     halves: Sequence[str]
     others: Mapping[str, str]
+    hundred: Sequence[str] = ()
     hundreds: Words = field(default_factory=dict)
     pieces: Sequence[str] = ()
     hyphens: bool = False
@@ -76,8 +76,7 @@ class NumberLanguage:
         """The pattern of letters that consist of number words alone."""
         words = {*self.small, *self.hundreds, *self.hundred, *self.scales}
         words |= {*self.points, *self.others, *self.halves, *self.pieces}
-        joins = f"(?:{_either(self.joins)})?"
-        return re.compile(f"{joins}(?:(?:{_either(words)}){joins})+")
+        return re.compile(f"{self._join}(?:(?:{_either(words)}){self._join})+")
 
     @cached_property
     def _hundreds(self) -> re.Pattern[str]:
@@ -139,12 +138,9 @@ class NumberLanguage:
         return 100 * (self.small[found["n"]] if found["n"] else 1) + rest
 
     def _decimals(self, letters: str) -> str | None:
-        digits = re.fullmatch(
-            f"(?:{_either(w for w, v in self.small.items() if v < 10)})+", letters
-        )
-        if digits:
-            one = re.compile(_either(word for word, value in self.small.items() if value < 10))
-            return "".join(str(self.small[word]) for word in one.findall(letters))
+        digit = _either(word for word, value in self.small.items() if value < 10)
+        if re.fullmatch(f"(?:{digit})+", letters):
+            return "".join(str(self.small[word]) for word in re.findall(digit, letters))
         found = self._integer(letters)
         return None if found is None else str(found)
 

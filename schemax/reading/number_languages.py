@@ -130,17 +130,13 @@ def _spanish() -> NumberLanguage:
     tens = _numbered("treinta cuarenta cincuenta sesenta setenta ochenta noventa", 30, 10)
     return NumberLanguage(
         small={**ones, **tens, **_tens({"veinti": 20}, ones), **_tens(tens, ones, "y")},
-        hundreds={
-            **{"cien": 100, "ciento": 100},
-            **_numbered(
-                "doscientos/doscientas trescientos/trescientas cuatrocientos/cuatrocientas "
-                "quinientos/quinientas seiscientos/seiscientas setecientos/setecientas "
-                "ochocientos/ochocientas novecientos/novecientas",
-                200,
-                100,
-            ),
-        },
-        hundred=(),
+        hundreds=_numbered(
+            "cien/ciento doscientos/doscientas trescientos/trescientas cuatrocientos/cuatrocientas "
+            "quinientos/quinientas seiscientos/seiscientas setecientos/setecientas "
+            "ochocientos/ochocientas novecientos/novecientas",
+            100,
+            100,
+        ),
         scales={"mil": 3, "millon": 6, "millones": 6, "billon": 12, "billones": 12},
         joins=("y",),
         points=("coma", "punto"),
@@ -158,17 +154,13 @@ def _portuguese() -> NumberLanguage:
     tens = _numbered("vinte trinta quarenta cinquenta sessenta setenta oitenta noventa", 20, 10)
     return NumberLanguage(
         small={**ones, **tens, **_tens(tens, ones, "e"), **_tens(tens, ones)},
-        hundreds={
-            **{"cem": 100, "cento": 100},
-            **_numbered(
-                "duzentos/duzentas trezentos/trezentas quatrocentos/quatrocentas "
-                "quinhentos/quinhentas seiscentos/seiscentas setecentos/setecentas "
-                "oitocentos/oitocentas novecentos/novecentas",
-                200,
-                100,
-            ),
-        },
-        hundred=(),
+        hundreds=_numbered(
+            "cem/cento duzentos/duzentas trezentos/trezentas quatrocentos/quatrocentas "
+            "quinhentos/quinhentas seiscentos/seiscentas setecentos/setecentas "
+            "oitocentos/oitocentas novecentos/novecentas",
+            100,
+            100,
+        ),
         scales=_numbered("mil milhao/milhoes bilhao/bilhoes trilhao/trilhoes", 3, 3),
         joins=("e",),
         points=("virgula", "ponto"),
