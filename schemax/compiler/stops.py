@@ -17,6 +17,7 @@ import numpy.typing as npt
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import ModelError
 from schemax.formats import StopRule
+from schemax.formats.stop_rules import transitions
 from schemax.tokens import DONE, StopTable
 
 _MAX_STATES = 120  # int8, with room for DONE
@@ -70,14 +71,7 @@ def checked_eos_ids(ids: Iterable[Any], vocab_size: int) -> tuple[int, ...]:
 
 def _byte_table(rule: StopRule) -> npt.NDArray[np.int8]:
     """(num_states, 256) int8: the next state by byte, over states reachable from state 0."""
-    rows: dict[int, list[int]] = {}
-    waiting = [0]
-    while waiting:
-        state = waiting.pop()
-        if state in rows:
-            continue
-        rows[state] = [rule.advance(state, byte) for byte in range(256)]
-        waiting.extend(target for target in set(rows[state]) if target >= 0)
+    rows = transitions(rule)
     if max(rows) >= _MAX_STATES:
         raise ValueError(f"stop rule {rule!r} has state {max(rows)}; at most {_MAX_STATES} fit")
     table = np.full((max(rows) + 1, 256), DONE, np.int8)

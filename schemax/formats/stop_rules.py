@@ -78,21 +78,15 @@ def split_at_stop(rule: StopRule, data: bytes) -> tuple[bytes, bool]:
 @lru_cache(maxsize=256)
 def transitions(rule: StopRule) -> dict[int, tuple[int, ...]]:
     """The transitions of all reachable states: state -> the result of `advance` for each byte."""
-    return {
-        state: tuple(rule.advance(state, byte) for byte in range(256))
-        for state in reachable_states(rule)
-    }
+    rows: dict[int, tuple[int, ...]] = {}
+    waiting = {0}
+    while waiting:
+        state = waiting.pop()
+        rows[state] = tuple(rule.advance(state, byte) for byte in range(256))
+        waiting |= {following for following in rows[state] if following >= 0} - rows.keys()
+    return rows
 
 
 def reachable_states(rule: StopRule) -> tuple[int, ...]:
     """The states of the rule that are reachable from the start, in order."""
-    seen = {0}
-    waiting = [0]
-    while waiting:
-        state = waiting.pop()
-        for byte in range(256):
-            following = rule.advance(state, byte)
-            if following >= 0 and following not in seen:
-                seen.add(following)
-                waiting.append(following)
-    return tuple(sorted(seen))
+    return tuple(sorted(transitions(rule)))
