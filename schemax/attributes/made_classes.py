@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
 
 from schemax.attributes.attributes import compile_attributes, refusals_of
-from schemax.attributes.json_checks import Checks, Problem, json_properties
+from schemax.attributes.json_checks import Checks, Problem
 from schemax.attributes.json_document import (
     MOST_LEVELS,
     SchemaDocument,
@@ -26,16 +25,6 @@ from schemax.attributes.json_document import (
 )
 from schemax.attributes.json_schema import Builder
 from schemax.errors import SchemaError
-
-__all__ = [
-    "MadeClass",
-    "build_model",
-    "forbidden_by_document",
-    "is_judged_whole",
-    "json_properties",
-    "problems_of",
-    "refusals_of_document",
-]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -86,8 +75,7 @@ class MadeClass(type(BaseModel)):  # type: ignore[misc]  # Pydantic's metaclass 
     """The metaclass of classes made of documents, by which pickle knows them."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Origin:
+class _Origin(NamedTuple):
     """The document that classes are made of. token: identifies the document across processes."""
 
     token: str
@@ -146,8 +134,7 @@ def _reduce(made: type[BaseModel]) -> str | tuple[Any, ...]:
     if found is None:  # a subclass, which a module holds
         return made.__qualname__
     origin, number, _ = found
-    source = origin.document, origin.base, origin.nested_base, origin.name
-    return _recall, (number, origin.token, *source)
+    return _recall, (number, *origin)
 
 
 def _recall(number: int, *origin: Any) -> type[BaseModel]:

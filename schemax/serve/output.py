@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, RootModel
 
-from schemax.attributes.made_classes import json_properties
+from schemax.attributes.json_checks import json_properties
 from schemax.results import Extraction, SlotText
 from schemax.serve.json_text import json_text
 
