@@ -10,7 +10,7 @@ from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
 from schemax.compiler.choices import Branches, Choices, choices_of
 from schemax.compiler.grammars import may_be_null
-from schemax.compiler.list_slots import Items, asked_of, leaves_of_item, limits_of
+from schemax.compiler.list_slots import Fields, asked_of, limits_of
 from schemax.compiler.slot_specs import is_typed
 from schemax.results.fields import field_tree_of
 from schemax.tokens import SlotSpec
@@ -44,28 +44,26 @@ def kinds_of(compiled: CompiledSchema) -> tuple[SlotKind, ...]:
         bool(leaves[a.path].when_null) and may_be_null(a) and not a.two_phase
         for a in compiled.attributes
     ]
-    return _kinds_of(compiled.attributes, compiled.slots, optional, compiled)
+    assert compiled.fields is not None  # else the model writes the keys
+    return _kinds_of(compiled.fields, optional, compiled)
 
 
 def _kinds_of(
-    attributes: Sequence[Attribute],
-    specs: Sequence[SlotSpec],
-    optional: Sequence[bool],
-    compiled: CompiledSchema,
+    fields: Fields, optional: Sequence[bool], compiled: CompiledSchema
 ) -> tuple[SlotKind, ...]:
-    asked = [asked_of(attribute) for attribute in attributes]
+    asked = [asked_of(attribute) for attribute in fields.attributes]
     return tuple(
         SlotKind(
             is_typed=is_typed(asked[n]),
             is_list=asked[n].is_list,
             choices=_choices(asked, n, spec, compiled),
             optional=optional[n],
-            items=_kinds_of_items(attribute, spec.follow_ups, compiled)
-            if isinstance(spec.follow_ups, Items)
-            else None,
+            items=None if items is None else _kinds_of_items(attribute, items, compiled),
             branches=spec.follow_ups if isinstance(spec.follow_ups, Branches) else None,
         )
-        for n, (attribute, spec) in enumerate(zip(attributes, specs, strict=True))
+        for n, (attribute, spec, items) in enumerate(
+            zip(fields.attributes, fields.specs, fields.items, strict=True)
+        )
     )
 
 
@@ -80,11 +78,11 @@ def _choices(
 
 
 def _kinds_of_items(
-    attribute: Attribute, items: Items, compiled: CompiledSchema
+    attribute: Attribute, items: Fields, compiled: CompiledSchema
 ) -> tuple[SlotKind, ...]:
     """The kinds of an item's slots; an item that is no model is optional if the list may shrink."""
     if attribute.fields:
         optional = [leaf.omittable and not leaf.two_phase for leaf in attribute.fields]
     else:
         optional = [limits_of(attribute)[0] == 0]
-    return _kinds_of(leaves_of_item(attribute, 1), items.specs, optional, compiled)
+    return _kinds_of(items, optional, compiled)

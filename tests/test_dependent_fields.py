@@ -231,14 +231,14 @@ def test_lists_look_at_others_and_are_looked_at(
                 before = (item, name)
             behind = lead + form.key((item, "price"), ("shop",)) + literal_of(compiled, price)
             key = behind + form.key((item, "currency"), (item, "price"))
-            compared += check(prompt, key, currency, items.specs[1], 4)
+            compared += check(prompt, key, currency, items.fields.specs[1], 4)
             behind = lead + form.key((item, "currency"), ("shop",))
             behind += literal_of(compiled, currency)
             for name, slot in own[3:]:
                 key = behind + form.key((item, name), (item, "currency"))
-                inner = items.specs[2].follow_ups
+                inner = items.fields.specs[2].follow_ups
                 assert isinstance(inner, Items)
-                compared += check(prompt, key, slot, inner.specs[0], inner.k_max[0])
+                compared += check(prompt, key, slot, inner.fields.specs[0], inner.fields.k_max[0])
         key = text + form.key(("total",), before)
         compared += check(prompt, key, total, compiled.slots[2], 5)
     assert compared > 5

@@ -246,7 +246,7 @@ def test_free_texts_are_bound(codec: TextCodec, name: str) -> None:
         specs = zip(compiled.attributes, compiled.slots, strict=True)
         found = {attribute.name for attribute, spec in specs if spec.copying is not None}
         (items,) = (spec.follow_ups for spec in compiled.slots if spec.is_count)
-        if items.specs[0].copying is not None:  # type: ignore[attr-defined]
+        if items.fields.specs[0].copying is not None:  # type: ignore[attr-defined]
             found.add("many")
         text = compiled.slots[6].follow_ups.free_text  # type: ignore[union-attr]
         assert text is None or text.copying is None

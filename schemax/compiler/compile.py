@@ -15,7 +15,7 @@ from schemax.compiler.choices import with_key
 from schemax.compiler.compiled_schema import CompiledSchema
 from schemax.compiler.conversation import Conversation
 from schemax.compiler.few_shot import FewShotExample, led, written_examples
-from schemax.compiler.list_slots import as_decoded, asked_of, asked_of_items, budget_of, specs_of
+from schemax.compiler.list_slots import as_decoded, asked_of, asked_of_items, budget_of, fields_of
 from schemax.compiler.nearest import cut_at_example
 from schemax.compiler.output_schema import output_schema
 from schemax.compiler.prompt import (
@@ -33,7 +33,7 @@ from schemax.compiler.slot_specs import Compiling
 from schemax.compiler.spelt_tokens import control_token_warning
 from schemax.compiler.stops import checked_eos_ids, compile_stop
 from schemax.compiler.tokenizer import TextCodec, as_codec
-from schemax.compiler.waves import Waves, fields_of
+from schemax.compiler.waves import Waves
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import SchemaWarning, TemplateError
 from schemax.formats import (
@@ -157,13 +157,14 @@ def _compile(
     rule = NEWLINE if config.stop == "newline" else output_format.stop
     name = schema.__name__
     compiling = Compiling(name, output_format, config, codec, vocab_size, eos_ids, rule)
-    budgets = tuple(budget_of(attribute, compiling) for attribute in attributes)
+    fields = waves = None
     autoregressive = config.layout == "autoregressive"
     if autoregressive:
         texts = [[""]]
         head = (DocumentKey("1"),) if stacked else ()
         skeleton = skeleton_text(attributes, output_format, head)
-        budgets = (len(codec.encode(skeleton)) + sum(budgets),)
+        values = sum(budget_of(attribute, compiling) for attribute in attributes)
+        budgets: tuple[int, ...] = (len(codec.encode(skeleton)) + values,)
         odd: tuple[str, ...] = ()
         slots: tuple[SlotSpec, ...] = ()
         if isinstance(codec, ByteCodec) and output_format.name == "json":
@@ -174,7 +175,8 @@ def _compile(
         inner = list(asked_of_items(attributes))
         blanks = [*texts[0], *(output_format.key(item.labels, None) for item in inner)]
         odd = check_boundaries(blanks, [*asked, *inner], output_format, codec)
-        slots = specs_of(attributes, compiling)
+        fields = fields_of(attributes, compiling)
+        slots, budgets = fields.specs, fields.k_max
     keys = tuple(tuple(tuple(codec.encode(text)) for text in row) for row in texts)
     turns = [
         token
@@ -182,9 +184,8 @@ def _compile(
         for token in (*codec.encode_markup(markup), *codec.encode(content))
     ]
     is_chat = bool(prompt.chat_prefix or turns)
-    waves = None
-    if not autoregressive and (config.max_repairs or any(map(_looks_at_others, attributes))):
-        waves = Waves.of(fields_of(attributes, slots, budgets), compiling, keys[0])
+    if fields is not None and (config.max_repairs or any(map(_looks_at_others, attributes))):
+        waves = Waves.of(fields, compiling, keys[0])
     prefix = codec.encode_markup(prompt.chat_prefix) if is_chat else codec.prefix_ids
     return CompiledSchema(
         schema=schema,
@@ -210,6 +211,7 @@ def _compile(
         odd_boundaries=odd,
         waves=waves,
         nearest=nearest,
+        fields=fields,
     )
 
 

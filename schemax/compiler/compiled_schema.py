@@ -13,13 +13,14 @@ import numpy as np
 from schemax.attributes import Attribute
 from schemax.compiler.extractive import DocumentSource
 from schemax.compiler.known import Known, KnownSlot, known_slots
+from schemax.compiler.list_slots import Fields
 from schemax.compiler.nearest import NearestExamples
 from schemax.compiler.prompt import (
     PromptText,
     clean_document,
 )
 from schemax.compiler.tokenizer import TextCodec
-from schemax.compiler.waves import Fields, Waves, fields_of
+from schemax.compiler.waves import Waves
 from schemax.config import DecodingConfig
 from schemax.formats import (
     OutputFormat,
@@ -49,6 +50,7 @@ class CompiledSchema:
     waves: the slots that are asked for once others are filled; None where all are asked for at
         once, and none again. `keys` are as if no field looked at others.
     nearest: chooses the examples that a document is shown; None where all are shown to all.
+    fields: the fields, and those of items, side by side; None for the autoregressive layout.
     """
 
     schema: type[Any]
@@ -70,6 +72,7 @@ class CompiledSchema:
     odd_boundaries: tuple[str, ...]
     waves: Waves | None = None
     nearest: NearestExamples | None = None
+    fields: Fields | None = None
 
     @property
     def num_slots(self) -> int:
@@ -145,15 +148,11 @@ class CompiledSchema:
 
         slots: (N,) their texts. For isolated documents in the layout `branched` alone.
         """
-        return known_slots(_fields_of(self), slots, self.format, self.codec)
+        assert self.fields is not None
+        return known_slots(self.fields, slots, self.format, self.codec)
 
     def _literal(self, text: str) -> Ids:
         return _encode_cached(self.codec, text)
-
-
-@lru_cache(maxsize=128)
-def _fields_of(compiled: CompiledSchema) -> Fields:
-    return fields_of(compiled.attributes, compiled.slots, compiled.k_max)
 
 
 @lru_cache(maxsize=1024)

@@ -120,11 +120,11 @@ def calibrated(compiled: CompiledSchema, outputs: Sequence[Sequence[SlotOutput]]
         written = [slots[n] for slots in outputs]
         priors.append(None if choices is None else _prior(choices, written, compiled.codec))
     slots = tuple(map(_with, compiled.slots, priors))
-    waves = compiled.waves
-    if waves is not None:
-        specs = tuple(map(_with, waves.fields.specs, priors))
-        waves = replace(waves, fields=replace(waves.fields, specs=specs))
-    return replace(compiled, slots=slots, waves=waves)
+    fields, waves = compiled.fields, compiled.waves
+    if fields is not None:
+        fields = replace(fields, specs=tuple(map(_with, fields.specs, priors)))
+        waves = waves and replace(waves, fields=fields)
+    return replace(compiled, slots=slots, waves=waves, fields=fields)
 
 
 def _with(spec: SlotSpec, prior: ChoicePrior | None) -> SlotSpec:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from schemax.attributes import Attribute
-from schemax.compiler.list_slots import Lead, asked_of, key_behind, leaves_of_item
+from schemax.compiler.list_slots import Fields, Lead, asked_of, key_behind, leaves_of_item
 from schemax.compiler.tokenizer import TextCodec
-from schemax.compiler.waves import Fields, in_key, refused_in_key
+from schemax.compiler.waves import in_key, refused_in_key
 from schemax.formats import OutputFormat, Path
 
 

@@ -17,10 +17,9 @@ from schemax.attributes.constraints import LIST_KEYWORDS
 from schemax.compiler.choices import Branches, choices_of, free_text_of, named_choices, with_key
 from schemax.compiler.grammars import may_be_null
 from schemax.compiler.slot_specs import LIST_ITEMS, Compiling, TokenGrammar, slot_budget
-from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
-from schemax.formats import OutputFormat, Path, StopRule, Writable, count_in, split_at_stop
+from schemax.formats import OutputFormat, Path, Writable, count_in, split_at_stop
 from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
 
 Lead = tuple[tuple[Path, str], ...]
@@ -213,21 +212,60 @@ def budget_of(attribute: Attribute, compiling: Compiling) -> int:
     return LIST_ITEMS * (tokens + sum(budget_of(leaf, compiling) for leaf in attribute.fields))
 
 
-def specs_of(attributes: Sequence[Attribute], compiling: Compiling) -> tuple[SlotSpec, ...]:
-    """(N,) specs; counts are followed by the slots of items. Raises SchemaError.
+@dataclass(frozen=True, slots=True, eq=False)
+class Fields:
+    """(N,) fields side by side: the attributes, or the leaves of an item.
 
-    Keys are not known yet, see `with_key`.
+    specs, k_max: of their slots; the keys of specs are not known yet, see `with_key`.
+    paths: from the root, or from the item on. after: (N,) the places of the fields that a field
+    looks at. first: the places of fields that look at none. items: (N,) the leaves of an item, for
+    lists in two phases.
     """
+
+    attributes: tuple[Attribute, ...]
+    specs: tuple[SlotSpec, ...]
+    k_max: tuple[int, ...]
+    paths: tuple[Path, ...]
+    after: tuple[tuple[int, ...], ...]
+    first: tuple[int, ...]
+    items: tuple[Fields | None, ...]
+
+
+def fields_of(
+    attributes: tuple[Attribute, ...],
+    compiling: Compiling,
+    paths: tuple[Path, ...] | None = None,
+) -> Fields:
+    """Compiles fields; counts are followed by the slots of items. Raises SchemaError.
+
+    paths: None takes the attributes' own.
+    """
+    paths = tuple(attribute.path for attribute in attributes) if paths is None else paths
+    place = {path: n for n, path in enumerate(paths)}
+    after = tuple(tuple(place[path] for path in attribute.after) for attribute in attributes)
     asked = [asked_of(attribute) for attribute in attributes]
-    specs = []
-    for place, attribute in enumerate(attributes):
-        spec = compiling.spec(asked, place)
+    specs: list[SlotSpec] = []
+    items: list[Fields | None] = []
+    for n, attribute in enumerate(attributes):
+        spec, inner = compiling.spec(asked, n), None
         if attribute.two_phase:
-            spec = replace(spec, follow_ups=_items(attribute, compiling), is_count=True)
+            # The specs of the first item serve all items: only tails of grammars hold numbers.
+            below = tuple(leaf.path for leaf in attribute.fields) or ((),)
+            inner = fields_of(leaves_of_item(attribute, 1), compiling, below)
+            spec = replace(spec, follow_ups=Items(attribute, inner, compiling), is_count=True)
         else:
-            spec = replace(spec, follow_ups=_branches(asked, place, spec, compiling))
+            spec = replace(spec, follow_ups=_branches(asked, n, spec, compiling))
         specs.append(spec)
-    return tuple(specs)
+        items.append(inner)
+    return Fields(
+        attributes,
+        tuple(specs),
+        tuple(budget_of(attribute, compiling) for attribute in attributes),
+        paths,
+        after,
+        first=tuple(n for n, others in enumerate(after) if not others),
+        items=tuple(items),
+    )
 
 
 def _branches(
@@ -244,46 +282,36 @@ def _branches(
     return replace(found, free_text=spec, names=named_choices(asked[place]))
 
 
-def _items(attribute: Attribute, compiling: Compiling) -> Items:
-    # The specs of the first item serve all items: only tails of grammars hold numbers.
-    leaves = leaves_of_item(attribute, 1)
-    budgets = tuple(budget_of(leaf, compiling) for leaf in leaves)
-    specs = specs_of(leaves, compiling)
-    form, codec = compiling.format, compiling.codec
-    return Items(attribute, form, codec, compiling.stop_rule, budgets, specs)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
     """The slots that follow a count, item by item; see `tokens.FollowUps`.
 
-    Leaves that look at others come with a later wave. k_max, specs: (leaves of an item,)
+    Leaves that look at others come with a later wave. fields: the leaves of an item.
     lead: keys and values before all keys of items.
     """
 
     attribute: Attribute
-    format: OutputFormat
-    codec: TextCodec
-    stop_rule: StopRule
-    k_max: tuple[int, ...]
-    specs: tuple[SlotSpec, ...]
+    fields: Fields
+    compiling: Compiling
     lead: Lead = ()
 
     def behind(self, lead: Lead) -> Items:
         """Returns the same slots with keys and values before their keys."""
-        specs = tuple(spec_behind(spec, lead) for spec in self.specs)
-        return replace(self, specs=specs, lead=lead)
+        specs = tuple(spec_behind(spec, lead) for spec in self.fields.specs)
+        return replace(self, fields=replace(self.fields, specs=specs), lead=lead)
 
     @property
     def extent(self) -> int:
-        last = _slots_of_item(self, limits_of(self.attribute)[1]) if self.specs else ()
-        inner = (spec.follow_ups.extent for spec in self.specs if spec.follow_ups is not None)
+        last = _slots_of_item(self, limits_of(self.attribute)[1])
+        specs = self.fields.specs
+        inner = (spec.follow_ups.extent for spec in specs if spec.follow_ups is not None)
         return max((*(len(slot.key) + (slot.k_max or 0) for slot in last), *inner), default=0)
 
     def after(self, output: SlotOutput) -> tuple[ChildSlot, ...]:
-        data, _ = split_at_stop(self.stop_rule, self.codec.decode_bytes(output.ids))
+        compiling = self.compiling
+        data, _ = split_at_stop(compiling.stop_rule, compiling.codec.decode_bytes(output.ids))
         try:
-            count = count_in(data.decode("utf-8", "replace"), self.format) or 0
+            count = count_in(data.decode("utf-8", "replace"), compiling.format) or 0
         except Exception:  # no number, which results report; a format may be the user's own
             count = 0
         numbers = range(1, min(count, limits_of(self.attribute)[1]) + 1)
@@ -300,13 +328,12 @@ def spec_behind(spec: SlotSpec, lead: Lead) -> SlotSpec:
 
 
 def _slots_of_item(items: Items, number: int) -> tuple[ChildSlot, ...]:
-    slots = []
+    slots, fields, compiling = [], items.fields, items.compiling
     leaves = leaves_of_item(items.attribute, number)
-    for leaf, k_max, spec in zip(leaves, items.k_max, items.specs, strict=True):
-        if not leaf.after:
-            text = key_behind(items.lead, asked_of(leaf).labels, items.format)
-            key = tuple(items.codec.encode(text))
-            slots.append(ChildSlot(key, k_max, with_key(spec, key), "item"))
+    for n in fields.first:
+        text = key_behind(items.lead, asked_of(leaves[n]).labels, compiling.format)
+        key = tuple(compiling.codec.encode(text))
+        slots.append(ChildSlot(key, fields.k_max[n], with_key(fields.specs[n], key), "item"))
     return tuple(slots)
 
 

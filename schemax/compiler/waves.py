@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from schemax.attributes import Attribute
 from schemax.compiler.choices import Branches, with_key
 from schemax.compiler.list_slots import (
-    Items,
+    Fields,
     Lead,
     asked_of,
     key_behind,
@@ -35,46 +35,6 @@ Ids = tuple[int, ...]
 Review: TypeAlias = Callable[[tuple[SlotOutput, ...]], Mapping[Path, str]]
 """(N,) outputs -> the errors of refused values, by the paths of their leaves. The path of an
 item's leaf holds the item's number, from 0 on."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Fields:
-    """(N,) fields side by side: the attributes, or the leaves of an item.
-
-    paths: from the root, or from the item on. after: (N,) the places of the fields that a field
-    looks at. first: the places of fields that look at none. items: (N,) the leaves of an item, for
-    lists in two phases.
-    """
-
-    attributes: tuple[Attribute, ...]
-    specs: tuple[SlotSpec, ...]
-    k_max: tuple[int, ...]
-    paths: tuple[Path, ...]
-    after: tuple[tuple[int, ...], ...]
-    first: tuple[int, ...]
-    items: tuple[Fields | None, ...]
-
-
-def fields_of(
-    attributes: tuple[Attribute, ...],
-    specs: tuple[SlotSpec, ...],
-    k_max: tuple[int, ...],
-    paths: tuple[Path, ...] | None = None,
-) -> Fields:
-    """The fields of compiled slots. paths: None takes the attributes' own."""
-    paths = tuple(attribute.path for attribute in attributes) if paths is None else paths
-    items: list[Fields | None] = []
-    for attribute, spec in zip(attributes, specs, strict=True):
-        if not isinstance(follow_ups := spec.follow_ups, Items):
-            items.append(None)
-            continue
-        leaves, below = leaves_of_item(attribute, 1), [leaf.path for leaf in attribute.fields]
-        inner = fields_of(leaves, follow_ups.specs, follow_ups.k_max, tuple(below) or ((),))
-        items.append(inner)
-    place = {path: n for n, path in enumerate(paths)}
-    after = tuple(tuple(place[path] for path in attribute.after) for attribute in attributes)
-    first = tuple(n for n, others in enumerate(after) if not others)
-    return Fields(attributes, specs, k_max, paths, after, first, tuple(items))
 
 
 class _Group:

@@ -11,7 +11,7 @@ from schemax.attributes import Attribute
 from schemax.attributes.after import waves_of
 from schemax.attributes.misfits import named_misfits
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.compiler.list_slots import Items, asked_of, key_behind, leaves_of_item
+from schemax.compiler.list_slots import Fields, asked_of, key_behind
 from schemax.compiler.skeleton import boundary_warning, skeleton_text
 from schemax.compiler.spelt_tokens import control_token_warning, marked
 from schemax.diagnosis.visibility import picture, sentences
@@ -72,7 +72,7 @@ def contract_of(
             "keys": sum(len(key) for row in prompt.keys for key in row),
         },
         "steps": {
-            "this": _steps(compiled.k_max, compiled.slots, compiled.attributes),
+            "this": _steps(compiled.fields) if compiled.fields else compiled.k_max[0],
             "autoregressive": _autoregressive_steps(compiled),
         },
         "visibility": [*sentences(config), *([_LATER] if compiled.waves is not None else [])],
@@ -155,7 +155,7 @@ def _skeleton(compiled: CompiledSchema) -> tuple[str, ...]:
     )
     marked += tuple(
         f"{_behind(leaf, beside, compiled.format)}⟦{leaf.name}, {k_max}⟧"
-        for leaf, k_max, beside, _ in _first_items(compiled.attributes, compiled.slots)
+        for leaf, k_max, beside, _ in _first_items(compiled.fields)
     )
     return marked if compiled.decoding.layout == "branched" else ("".join(marked),)
 
@@ -199,7 +199,7 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
     lengths = list(map(len, keys))
     columns = (compiled.asked, compiled.key_texts[0], lengths, compiled.k_max, ends)
     slots = [slot(*row) for row in zip(*columns, strict=False)]
-    for leaf, k_max, _, spec in _first_items(compiled.attributes, compiled.slots):
+    for leaf, k_max, _, spec in _first_items(compiled.fields):
         if spec.copying is not None:
             copied.add(leaf.path)
         key = compiled.format.key(leaf.labels, None)
@@ -209,30 +209,22 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
 
 
 def _first_items(
-    attributes: Sequence[Attribute], specs: Sequence[SlotSpec]
+    fields: Fields | None,
 ) -> Iterator[tuple[Attribute, int, Mapping[Path, Path], SlotSpec]]:
     """Yields leaves of lists' first items with budgets, labels of the leaves beside, and specs."""
-    for attribute, spec in zip(attributes, specs, strict=False):
-        if isinstance(spec.follow_ups, Items):
-            leaves = leaves_of_item(attribute, 1)
-            asked = list(map(asked_of, leaves))
-            pairs = zip(attribute.fields, asked, strict=False)
-            beside = {field.path: leaf.labels for field, leaf in pairs}
-            items = spec.follow_ups
-            for leaf, k_max, one in zip(asked, items.k_max, items.specs, strict=True):
-                yield leaf, k_max, beside, one
-            yield from _first_items(leaves, items.specs)
+    for items in filter(None, fields.items if fields else ()):
+        asked = list(map(asked_of, items.attributes))
+        beside = {path: leaf.labels for path, leaf in zip(items.paths, asked, strict=True)}
+        for leaf, k_max, spec in zip(asked, items.k_max, items.specs, strict=True):
+            yield leaf, k_max, beside, spec
+        yield from _first_items(items)
 
 
-def _steps(k_max: Sequence[int], specs: Sequence[SlotSpec], attributes: Sequence[Attribute]) -> int:
-    if not specs:
-        return max(k_max)
+def _steps(fields: Fields) -> int:
     longest: dict[int, int] = {}  # of each wave
-    waves = _wave_numbers(attributes)
-    for budget, spec, attribute, wave in zip(k_max, specs, attributes, waves, strict=True):
-        if isinstance(items := spec.follow_ups, Items):
-            leaves = attribute.fields or leaves_of_item(attribute, 1)
-            budget += _steps(items.k_max, items.specs, leaves)
+    waves = waves_of(fields.paths, [attribute.after for attribute in fields.attributes])
+    for budget, items, wave in zip(fields.k_max, fields.items, waves, strict=True):
+        budget += _steps(items) if items is not None else 0
         longest[wave] = max(budget, longest.get(wave, 0))
     return sum(longest.values())
 
