@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from schemax.attributes import Attribute
@@ -56,12 +57,11 @@ def build(
     def results() -> dict[str, FieldResult]:
         finder = SpanFinder(texts) if texts else None
         aside = frozenset(of_other_members(row, row.tree.root))
+        report = _Report(row, finder, instance, aside, prompt)
         return {
             name: result
             for attribute, slot in zip(attributes, slots, strict=True)
-            for name, result in _results(
-                row, finder, row.tree.leaves[attribute.path], slot, instance, aside, prompt
-            )
+            for name, result in report.results(row.tree.leaves[attribute.path], slot)
         }
 
     return Extraction(
@@ -98,95 +98,84 @@ def row_of(
     return row
 
 
-def _results(
-    row: Row,
-    finder: SpanFinder | None,
-    leaf: Leaf,
-    slot: SlotText | None,
-    instance: Any,
-    aside: Collection[int],
-    prompt: str,
-) -> Iterator[tuple[str, FieldResult]]:
-    """Yields the results of a leaf and, for a list of nested models, of the items' leaves.
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """Tells the results of a row's leaves.
 
-    aside: indices of leaves of kinds that were not chosen.
+    finder: None without texts. instance: None for a failed row. aside: indices of leaves of kinds
+    that were not chosen. prompt: see `build`.
     """
-    result = _result(row, finder, leaf, slot, instance, leaf.index in aside, prompt)
-    yield leaf.attribute.name, result
-    for inner, one in row.items.get(leaf.index, ()):
-        if inner.number is None:
-            yield from _results(row, finder, inner, one, instance, aside, prompt)
 
+    row: Row
+    finder: SpanFinder | None
+    instance: Any
+    aside: Collection[int]
+    prompt: str
 
-def _result(
-    row: Row,
-    finder: SpanFinder | None,
-    leaf: Leaf,
-    slot: SlotText | None,
-    instance: Any,
-    is_aside: bool,
-    prompt: str,
-) -> FieldResult:
-    path = leaf.attribute.path
-    value = MOVED if instance is None else final(row, instance, path)
-    if leaf.attribute.is_discriminator and instance is not None:
-        value = None if final(row, instance, path[:-1]) is None else MOVED
-    if value is MOVED:
-        value = _read_value(row, leaf)
-    note = row.notes.get(leaf.index)
-    if is_aside:
-        value, note = None, "left out: of another kind" if row.stated[leaf.index] else None
-    if slot is None:
-        return FieldResult(raw=None, value=value, finish_reason="eos", tokens=0)
-    spans = () if value is None else _spans(row, finder, leaf, instance)
-    slot = taken_together(slot)
-    if echoed := echo_note(_echoes(row, leaf, spans, prompt)):
-        note = f"{note}; {echoed}" if note else echoed
-    return FieldResult(
-        raw=slot.raw,
-        value=value,
-        confidence=slot.confidence,
-        probability=slot.probability,
-        left_out=slot.left_out,
-        null_probability=slot.null_probability,
-        legal_probability=slot.legal_probability,
-        legal_at_start=slot.legal_at_start,
-        alternatives=slot.alternatives,
-        spans=spans,
-        locations=() if finder is None else finder.locations(spans),
-        note=note,
-        finish_reason=slot.finish_reason,
-        tokens=slot.tokens,
-    )
+    def results(self, leaf: Leaf, slot: SlotText | None) -> Iterator[tuple[str, FieldResult]]:
+        """Yields the results of a leaf and, for a list of nested models, of the items' leaves."""
+        yield leaf.attribute.name, self._result(leaf, slot)
+        for inner, one in self.row.items.get(leaf.index, ()):
+            if inner.number is None:
+                yield from self.results(inner, one)
 
+    def _result(self, leaf: Leaf, slot: SlotText | None) -> FieldResult:
+        value, note = self._value(leaf), self.row.notes.get(leaf.index)
+        if leaf.index in self.aside:
+            is_stated = self.row.stated[leaf.index]
+            value, note = None, "left out: of another kind" if is_stated else None
+        if slot is None:
+            return FieldResult(raw=None, value=value, finish_reason="eos", tokens=0)
+        spans = () if value is None else self._spans(leaf)
+        slot = taken_together(slot)
+        if echoed := echo_note(self._echoes(leaf, spans)):
+            note = f"{note}; {echoed}" if note else echoed
+        return FieldResult(
+            raw=slot.raw,
+            value=value,
+            confidence=slot.confidence,
+            probability=slot.probability,
+            left_out=slot.left_out,
+            null_probability=slot.null_probability,
+            legal_probability=slot.legal_probability,
+            legal_at_start=slot.legal_at_start,
+            alternatives=slot.alternatives,
+            spans=spans,
+            locations=() if self.finder is None else self.finder.locations(spans),
+            note=note,
+            finish_reason=slot.finish_reason,
+            tokens=slot.tokens,
+        )
 
-def _echoes(row: Row, leaf: Leaf, spans: Sequence[Span | None], prompt: str) -> list[str]:
-    """The texts of a leaf's value that stand in the prompt alone; [] for choices, which all do."""
-    is_text = any(one.is_text for one in leaf.attribute.variants)
-    if not prompt or not is_text or leaf.choices is not None:
-        return []
-    stated = zip(row.stated[leaf.index], spans, strict=False)
-    return [text for text, span in stated if span is None and is_echo(text, prompt)]
+    def _value(self, leaf: Leaf) -> Any:
+        """The value in the instance; without one, as it was read, before validation by Pydantic."""
+        row, path = self.row, leaf.attribute.path
+        value = MOVED if self.instance is None else final(row, self.instance, path)
+        if leaf.attribute.is_discriminator and self.instance is not None:
+            value = None if final(row, self.instance, path[:-1]) is None else MOVED
+        if value is not MOVED:
+            return value
+        group = row.lists.get(leaf.index)
+        chosen = row.chosen[leaf.index] if group is None else row.filling(group)
+        return None if isinstance(chosen, Fallback) else chosen
 
+    def _echoes(self, leaf: Leaf, spans: Sequence[Span | None]) -> list[str]:
+        """The texts of a value that stand in the prompt alone; [] for choices, which all do."""
+        is_text = any(one.is_text for one in leaf.attribute.variants)
+        if not self.prompt or not is_text or leaf.choices is not None:
+            return []
+        stated = zip(self.row.stated[leaf.index], spans, strict=False)
+        return [text for text, span in stated if span is None and is_echo(text, self.prompt)]
 
-def _spans(
-    row: Row, finder: SpanFinder | None, leaf: Leaf, instance: Any
-) -> tuple[Span | None, ...]:
-    """The places of the texts of a leaf's value; () if the value is not made of the texts."""
-    path = leaf.attribute.path
-    around = (row.taken.get(path[:depth], Fallback.BUILD) for depth in range(1, len(path) + 1))
-    if (
-        finder is None
-        or not (leaf.attribute.scalar is None or leaf.attribute.scalar.is_placed)
-        or isinstance(row.chosen[leaf.index], Fallback)
-        or (instance is not None and any(fallback is not Fallback.BUILD for fallback in around))
-    ):
-        return ()
-    return tuple(finder.locate(text) for text in row.stated[leaf.index])
-
-
-def _read_value(row: Row, leaf: Leaf) -> Any:
-    """The value that was read, before validation by Pydantic."""
-    group = row.lists.get(leaf.index)
-    chosen = row.chosen[leaf.index] if group is None else row.filling(group)
-    return None if isinstance(chosen, Fallback) else chosen
+    def _spans(self, leaf: Leaf) -> tuple[Span | None, ...]:
+        """The places of the texts of a value; () if the value is not made of the texts."""
+        path, taken = leaf.attribute.path, self.row.taken
+        around = (taken.get(path[:depth], Fallback.BUILD) for depth in range(1, len(path) + 1))
+        if (
+            self.finder is None
+            or not (leaf.attribute.scalar is None or leaf.attribute.scalar.is_placed)
+            or isinstance(self.row.chosen[leaf.index], Fallback)
+            or (self.instance is not None and any(one is not Fallback.BUILD for one in around))
+        ):
+            return ()
+        return tuple(self.finder.locate(text) for text in self.row.stated[leaf.index])
