@@ -28,16 +28,14 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class RenderedChat:
-    """Messages in a chat template: the markup before each content, and behind the last."""
+    """Messages in a chat template: (markup, content) of all but the last, the markup around that.
 
-    markup: tuple[str, ...]
-    contents: tuple[str, ...]
-    suffix: str
+    For a base model nothing.
+    """
 
-    @property
-    def turns(self) -> tuple[tuple[str, str], ...]:
-        """(markup, content) of every message but the last."""
-        return tuple(zip(self.markup[:-1], self.contents, strict=False))
+    turns: tuple[tuple[str, str], ...] = ()
+    prefix: str = ""
+    suffix: str = ""
 
 
 @lru_cache(maxsize=8)
@@ -53,12 +51,13 @@ def takes_turns(codec: TextCodec) -> bool:
 
 
 def render_chat(codec: TextCodec, messages: Sequence[tuple[str, str]] = ()) -> RenderedChat:
-    """Renders the tokenizer's chat template around messages and a last message of the user.
+    """Renders the tokenizer's chat template, if any, around messages and a last one of the user.
 
     Turns thinking off where the template supports it. Raises ModelError for a chat template that
     fails on a single message or drops it, TemplateError for one that does so with several.
     """
-    assert codec.chat_template is not None
+    if codec.chat_template is None:
+        return RenderedChat()
     marker = f"\ue000{uuid.uuid4().hex}"
     roles = [*(role for role, _ in messages), "user"]
     error_type = TemplateError if messages else ModelError
@@ -89,8 +88,9 @@ def render_chat(codec: TextCodec, messages: Sequence[tuple[str, str]] = ()) -> R
     if [int(n) for n in parts[1::2]] != list(range(len(roles))):
         what = "one of the messages" if messages else "the user's message"
         raise error_type(f"the tokenizer's chat template drops {what}; {remedy}")
-    *markup, suffix = parts[0::2]
+    *markup, prefix, suffix = parts[0::2]
     if suffix.rstrip().endswith("<think>"):
         # Some templates force thinking; it is closed before it begins.
         suffix += "\n</think>\n\n"
-    return RenderedChat(tuple(markup), tuple(content for _, content in messages), suffix)
+    contents = (content for _, content in messages)
+    return RenderedChat(tuple(zip(markup, contents, strict=True)), prefix, suffix)

@@ -281,6 +281,6 @@ def led(
         turns=chat.turns,
         instruction=prompt.instruction.lstrip(),
         closing=prompt.closing.rstrip(),
-        chat_prefix=chat.markup[-1],
+        chat_prefix=chat.prefix,
         chat_suffix=chat.suffix,
     )

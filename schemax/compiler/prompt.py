@@ -199,16 +199,16 @@ def render_prompt(
         raise TemplateError(
             f'the documents stand in a message of the role {role!r}; begin one with turn("user")'
         )
-    chat = render_chat(codec, before) if codec.chat_template is not None else None
+    chat = render_chat(codec, before)
     return PromptText(
         instruction=instruction,
         pieces=tuple(pieces),
         # Behind turns, the document's message ends as the examples' messages do: stripped.
         closing=literals[-1].rstrip() if before else literals[-1],
-        chat_prefix=chat.markup[-1] if chat else "",
-        chat_suffix=chat.suffix if chat else "",
+        chat_prefix=chat.prefix,
+        chat_suffix=chat.suffix,
         fence=fence_before(literals[order.index(0) + order.count(0)]),
-        turns=chat.turns if chat else (),
+        turns=chat.turns,
         control_tokens=control_tokens_in("".join(literals), codec),
     )
 
@@ -264,7 +264,7 @@ def render_conversation(conversation: Conversation, codec: TextCodec) -> PromptT
         instruction = "".join(f"{content}\n\n" for _, content in messages)
         return PromptText(instruction, (("", ""),), "\n\n")
     chat = render_chat(codec, messages)
-    return PromptText("", (("", ""),), "", chat.markup[-1], chat.suffix, turns=chat.turns)
+    return PromptText("", (("", ""),), "", chat.prefix, chat.suffix, turns=chat.turns)
 
 
 def clean_document(text: str, fence: str | None) -> str:
