@@ -19,14 +19,11 @@ from schemax.compiler.prompt import (
     PromptText,
     clean_document,
 )
+from schemax.compiler.stops import text_before_stop
 from schemax.compiler.tokenizer import TextCodec
 from schemax.compiler.waves import Waves
 from schemax.config import DecodingConfig
-from schemax.formats import (
-    OutputFormat,
-    StopRule,
-    split_at_stop,
-)
+from schemax.formats import OutputFormat, StopRule
 from schemax.tokens import PromptIds, SlotSpec, StopTable
 
 Ids = tuple[int, ...]
@@ -97,7 +94,7 @@ class CompiledSchema:
 
     def decode_slot(self, ids: Sequence[int]) -> tuple[str, bool]:
         """The text of a slot without its delimiter, and whether the stop rule was met."""
-        return _slot_text(self.stop_rule, self.codec, tuple(ids))
+        return text_before_stop(self.stop_rule, self.codec, tuple(ids))
 
     def assemble(
         self, documents: Sequence[Ids], keys: Sequence[tuple[Ids, ...]] | None = None
@@ -158,13 +155,6 @@ class CompiledSchema:
 @lru_cache(maxsize=1024)
 def _encode_cached(codec: TextCodec, text: str) -> Ids:
     return tuple(codec.encode(text)) if text else ()
-
-
-@lru_cache(maxsize=65_536)
-def _slot_text(rule: StopRule, codec: TextCodec, ids: Ids) -> tuple[str, bool]:
-    # Kept, since "null" and the usual values are written again and again.
-    data, complete = split_at_stop(rule, codec.decode_bytes(ids))
-    return data.decode("utf-8", "replace"), complete
 
 
 def _digest(ids: Ids) -> int:

@@ -17,9 +17,10 @@ from schemax.attributes.constraints import LIST_KEYWORDS
 from schemax.compiler.choices import Branches, choices_of, free_text_of, named_choices, with_key
 from schemax.compiler.grammars import may_be_null
 from schemax.compiler.slot_specs import LIST_ITEMS, Compiling, TokenGrammar, slot_budget
+from schemax.compiler.stops import text_before_stop
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
-from schemax.formats import OutputFormat, Path, Writable, count_in, split_at_stop
+from schemax.formats import OutputFormat, Path, Writable, count_in
 from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
 
 Lead = tuple[tuple[Path, str], ...]
@@ -309,9 +310,9 @@ class Items:
 
     def after(self, output: SlotOutput) -> tuple[ChildSlot, ...]:
         compiling = self.compiling
-        data, _ = split_at_stop(compiling.stop_rule, compiling.codec.decode_bytes(output.ids))
+        text, _ = text_before_stop(compiling.stop_rule, compiling.codec, output.ids)
         try:
-            count = count_in(data.decode("utf-8", "replace"), compiling.format) or 0
+            count = count_in(text, compiling.format) or 0
         except Exception:  # no number, which results report; a format may be the user's own
             count = 0
         numbers = range(1, min(count, limits_of(self.attribute)[1]) + 1)

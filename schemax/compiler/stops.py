@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import ModelError
-from schemax.formats import StopRule
+from schemax.formats import StopRule, split_at_stop
 from schemax.formats.stop_rules import transitions
 from schemax.tokens import DONE, StopTable
 
@@ -50,6 +50,14 @@ def compile_stop(
     table = np.ascontiguousarray(states)
     table.setflags(write=False)
     return StopTable(next_state=table, eos_ids=eos_ids)
+
+
+@lru_cache(maxsize=65_536)
+def text_before_stop(rule: StopRule, codec: TextCodec, ids: tuple[int, ...]) -> tuple[str, bool]:
+    """The text of a slot without its delimiter, and whether the rule was met."""
+    # Kept, since "null" and the usual values are written again and again.
+    data, complete = split_at_stop(rule, codec.decode_bytes(ids))
+    return data.decode("utf-8", "replace"), complete
 
 
 def checked_eos_ids(ids: Iterable[Any], vocab_size: int) -> tuple[int, ...]:

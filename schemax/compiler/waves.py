@@ -26,7 +26,8 @@ from schemax.compiler.list_slots import (
     spec_behind,
 )
 from schemax.compiler.slot_specs import Compiling
-from schemax.formats import OutputFormat, Path, split_at_stop
+from schemax.compiler.stops import text_before_stop
+from schemax.formats import OutputFormat, Path
 from schemax.messages import clipped
 from schemax.tokens import AGAIN, ChildSlot, SlotOutput, SlotSpec
 
@@ -225,8 +226,7 @@ class Waves:
     def _literal(self, output: SlotOutput, attribute: Attribute, spec: SlotSpec) -> str:
         codec, form = self.compiling.codec, self.compiling.format
         for one in filter(None, (output.free_text, output)):
-            data, complete = split_at_stop(self.compiling.stop_rule, codec.decode_bytes(one.ids))
-            raw = data.decode("utf-8", "replace")
+            raw, complete = text_before_stop(self.compiling.stop_rule, codec, one.ids)
             cut = one.finish_reason == "length" and not complete
             if one is output or (not cut and _choice_in(raw, spec, form) is not None):
                 break

@@ -51,10 +51,6 @@ class Leaf:
     item: Group | None = None
     number: int | None = None
 
-    @property
-    def key(self) -> str:
-        return self.attribute.path[-1]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
