@@ -501,6 +501,8 @@ def test_a_server_keeps_few_prefixes(make: Any, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_name_that_the_server_does_not_list_is_of_no_other_kind(url: str) -> None:
     """A server of schemax is asked for slots, whatever name it is given."""
-    listed, other = (Extractor.from_server(f"{url}/v1", model=name) for name in (None, "Other"))
+    listed, other = (
+        Extractor.from_server(f"{url}/v1", model=name, api_key="key") for name in (None, "Other")
+    )
     assert type(listed.model) is type(other.model)
     assert listed.extract(["LG 4K"], Small) == other.extract(["LG 4K"], Small)
