@@ -292,7 +292,7 @@ def as_prompt(messages: Sequence[Message], param: str) -> tuple[Conversation, st
         for place, message in enumerate(messages)
     ]
     if said and said[-1][0] == "user" and not said[-1][1].strip():
-        raise ApiError(400, f"the last of {param} is empty", param=param)
+        raise ApiError(400, f"{param} must end with a text to read, which is empty", param=param)
     if not said or said[-1][0] != "user":
         raise ApiError(
             400, f"{param} must end with a message of the user's, the text to read", param=param
