@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from schemax.compiler.tokenizer import TextCodec
-from schemax.formats import Spelling
 from schemax.tokens import DONE, TEXT_ENDS, TEXT_REFUSED, TEXT_UNKNOWN, StopTable
 
 
@@ -31,16 +30,6 @@ class TextForm:
 
     head: bytes
     special: frozenset[str]
-
-
-def text_form(spelling: Spelling) -> TextForm | None:
-    """The form of texts that are whole values; None if there are several."""
-    if len(spelling.texts) != 1 or spelling.exceptions:
-        return None
-    (form,) = spelling.texts
-    if form.never or not form.before:
-        return None
-    return TextForm(f" {form.before}".encode(), frozenset(form.characters or ()))
 
 
 def text_table(

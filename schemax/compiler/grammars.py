@@ -21,7 +21,7 @@ from typing import Any
 from schemax.attributes import Attribute
 from schemax.attributes.constraints import LIST_KEYWORDS
 from schemax.attributes.patterns import states_of
-from schemax.compiler.free_text import TextForm, text_form
+from schemax.compiler.free_text import TextForm
 from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
 from schemax.errors import SchemaError
 from schemax.formats import Form, OutputFormat, Spelling, Writable
@@ -88,7 +88,14 @@ def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextFor
     spelling = spelling_of(output_format)
     texts = [one for one in attribute.variants if one.is_text and not one.constraints]
     is_free = bool(texts) and not attribute.is_list
-    return text_form(spelling) if spelling and (is_free or reads_texts(attribute)) else None
+    if spelling is None or not (is_free or reads_texts(attribute)):
+        return None
+    if len(spelling.texts) != 1 or spelling.exceptions:
+        return None
+    (form,) = spelling.texts
+    if form.never or not form.before:
+        return None
+    return TextForm(f" {form.before}".encode(), frozenset(form.characters or ()))
 
 
 def may_be_null(attribute: Attribute) -> bool:
