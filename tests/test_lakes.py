@@ -14,7 +14,16 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import stand_in
-from command_line import DECLARATION, SCHEMA, Run, computed, jsonl, set_part_rows, stand_in_runner
+from command_line import (
+    DECLARATION,
+    SCHEMA,
+    Run,
+    computed,
+    jsonl,
+    refused,
+    set_part_rows,
+    stand_in_runner,
+)
 from conftest import slow_but
 
 MOMENTS = ("commit", "committed", "removal")
@@ -130,6 +139,8 @@ def test_a_new_delta_table_is_divided_and_a_whole_one_read(run: Run, tmp_path: P
     jsonl(tmp_path / "in.jsonl", made(6))
     assert run(*extract("parts.delta", "--partition-by", "n")).exit_code == 0
     assert deltalake.DeltaTable("parts.delta").metadata().partition_columns == ["n"]
+    other = run(*extract("parts.delta", "--partition-by", "brand"))
+    refused(other, "parts.delta: it is divided by n, not by brand; leave --partition-by out")
     run(*extract("whole.delta"))
     again = ("extract", SCHEMA, "whole.delta", "--text", "brand,resolution", "-o", "again.jsonl")
     result = run(*again)

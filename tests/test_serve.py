@@ -272,6 +272,7 @@ def test_schemas_that_are_refused(client: Any, status: int, schema: Any, reason:
         (400, "/v1/chat/completions", {**asked(), "messages": []}),
         (400, "/v1/chat/completions", asked(n=2)),
         (400, "/v1/responses", {"input": "LG"}),
+        (400, "/v1/responses", {"input": "LG", "previous_response_id": "resp_1", "tools": [TOOL]}),
         (400, "/v1/extract", {"schema": SCHEMA, "documents": ["LG"], "detials": False}),
         (404, "/v1/completions", {}),
     ],

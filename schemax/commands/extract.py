@@ -32,7 +32,7 @@ from schemax.io.partitions import kept_for, layout_of
 from schemax.io.readers import CSV, Shard
 from schemax.io.records import STANDARD
 from schemax.io.rows import Details
-from schemax.io.storage import refuse_inputs, suffixes
+from schemax.io.storage import place_of, refuse_inputs, suffixes
 from schemax.io.summary import reason_of, reasons
 from schemax.io.task import in_process
 from schemax.messages import clipped, harmless, say
@@ -140,6 +140,8 @@ def extract(context: typer.Context, given: Given) -> None:
             raise UsageError("--reuse and --if-complete need files and a file: name one with -o")
         title = "stdin" if source.is_stdin else Path(source.files[0]).name
         if given.report is not None:
+            if name and place_of(given.report) == place_of(name):
+                raise UsageError("--report and -o name the same file; name another one")
             schema = given.schema or ""
             schema = schema.rpartition(":")[0] or schema
             used = (*source.files, schema, name, given.examples, given.prompt, given.reuse)

@@ -117,6 +117,14 @@ def check_lake(name: str, columns: Sequence[Column], by: Sequence[str]) -> None:
     with _told(name):
         found = table.table()
         there = None if found is None else [field.name for field in found.schema().fields]
+        divided = list(by)
+        if by and found is not None and isinstance(table, DeltaTable):
+            divided = list(found.metadata().partition_columns)
+    if divided != list(by):
+        raise InputError(
+            f"cannot add rows to {name}: it is divided by {some_of(divided) or 'nothing'}, not by "
+            f"{some_of(by)}; leave --partition-by out"
+        )
     names = [column.name for column in columns]
     if there is not None and set(there) != set(names):
         lacking = [one for one in names if one not in there]

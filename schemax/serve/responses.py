@@ -94,9 +94,15 @@ class ResponsesRequest(Sampling):
     tool_choice: Any = None
     max_output_tokens: int | None = Field(None, ge=1)
     stream: bool | None = None
+    previous_response_id: str | None = None
+    conversation: Any = None
 
     def messages(self) -> list[Message]:
         """The messages, the instructions first. Raises ApiError (400)."""
+        for param in ("previous_response_id", "conversation"):
+            if getattr(self, param) is not None:
+                reason = f"{param} names what came before, and nothing is kept; send all of input"
+                raise ApiError(400, reason, param=param)
         if isinstance(self.input, str):
             said = [Message(role="user", content=self.input)]
         else:
