@@ -141,7 +141,7 @@ def extract(context: typer.Context, given: Given) -> None:
         title = "stdin" if source.is_stdin else Path(source.files[0]).name
         if given.report is not None:
             if name and place_of(given.report) == place_of(name):
-                raise UsageError("--report and -o name the same file; name another one")
+                raise UsageError(f"--report {given.report}: -o writes it; name another file")
             schema = given.schema or ""
             schema = schema.rpartition(":")[0] or schema
             used = (*source.files, schema, name, given.examples, given.prompt, given.reuse)
