@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
@@ -190,9 +190,9 @@ def _in_unit(text: str, amounts: Sequence[Amount], unit: str) -> tuple[Amount, D
     if any(_TIMES.fullmatch(text[one.end : other.start]) for one, other in pairwise(amounts)):
         raise _several(amounts)
     stated = {amount: units.unit_beside(text, amount, unit) for amount in amounts}
-    outside = [amount for amount in amounts if not _in_brackets(text, amount)]
-    if any(found and units.converts(found[0], unit) for found in map(stated.get, outside)):
-        amounts, stated = outside, {amount: stated[amount] for amount in outside}
+    if _remarks(text, stated, unit):
+        stated = {one: found for one, found in stated.items() if not _in_brackets(text, one)}
+        amounts = list(stated)
     if len(amounts) == 2 and _is_range(text, *amounts):
         # "50 to 55 cm": both of them are in centimetres.
         first, last = amounts
@@ -211,13 +211,15 @@ def _in_unit(text: str, amounts: Sequence[Amount], unit: str) -> tuple[Amount, D
         words = [units.unread_beside(text, one, unit) for one in bare]
         unread = [f'"{word}" is not read' for word in words if word]
         return amount, amount.value, "; ".join(filter(None, [reason, *unread])) or None
+    same = [a for a, found in fitting.items() if found[0] == units.unit_named(unit)]
     values = {one: units.converted(one, found[0], unit) for one, found in fitting.items()}
     if parts := _compound(text, fitting):
         total = Decimal(sum(values[part] for part in parts))
         if any(abs(values[one] - total) > total / 50 for one in fitting if one not in parts):
             raise _several(list(fitting))
+        if same and same[0] not in parts:  # said once more, in the field's own unit
+            return same[0], values[same[0]], None
         return parts[0], total, f"sum of {len(parts)} parts in {unit}"
-    same = [a for a, found in fitting.items() if found[0] == units.unit_named(unit)]
     if len(same) == 1 and not _is_range(text, *list(fitting)[:2]):
         amount, reason = same[0], None
     else:
@@ -228,6 +230,17 @@ def _in_unit(text: str, amounts: Sequence[Amount], unit: str) -> tuple[Amount, D
     how = None if found == units.unit_named(unit) else f"{found} in {unit}"
     why = "; ".join(filter(None, (reason, how)))
     return amount, values[amount], why or None
+
+
+def _remarks(text: str, stated: Mapping[Amount, Any], unit: str) -> bool:
+    """True if what stands in brackets says the amount before them once more.
+
+    A single amount there in the field's own unit says it better: 140 cm, of 55 inch (140 cm).
+    """
+    fitting = [a for a, found in stated.items() if found and units.converts(found[0], unit)]
+    inside = [amount for amount in fitting if _in_brackets(text, amount)]
+    own = [amount for amount in fitting if stated[amount][0] == units.unit_named(unit)]
+    return len(inside) < len(fitting) and not (inside == own and len(own) == 1)
 
 
 def _take_smaller(
