@@ -152,6 +152,8 @@ def test_a_number_whose_minus_was_left_out_is_refused() -> None:
         ("$1-2 million", "USD", "1000000"),
         ("between 5 and 10 million dollars", "USD", "5000000"),
         ("\uff0d5", None, "-5"),
+        ("5 ZAR", "ZAR", "5"),
+        ("NOK 1 299", "NOK", "1299"),
     ],
 )
 def test_parts_ranges_and_factors(text: str, unit: str | None, value: str) -> None:

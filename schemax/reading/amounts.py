@@ -18,6 +18,7 @@ from math import gcd
 CURRENCIES = {
     **{"$": "USD", "US$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR", "R$": "BRL"},
     **{code: code for code in ("USD", "EUR", "GBP", "JPY", "INR", "BRL", "CHF", "CAD", "AUD")},
+    **{code: code for code in ("DKK", "NOK", "SGD", "ZAR", "HUF", "PKR", "IDR", "MYR")},
     **{"CNY": "CNY", "MXN": "MXN", "SEK": "SEK", "PLN": "PLN", "ZŁ": "PLN", "KČ": "CZK"},
     **{"$US": "USD", "$CA": "CAD", "$AU": "AUD"},
     **{"A$": "AUD", "AU$": "AUD", "C$": "CAD", "CA$": "CAD", "MX$": "MXN", "NZ$": "NZD"},
