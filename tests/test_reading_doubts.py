@@ -153,6 +153,8 @@ def test_a_number_whose_minus_was_left_out_is_refused() -> None:
         ("between 5 and 10 million dollars", "USD", "5000000"),
         ("\uff0d5", None, "-5"),
         ("5 ZAR", "ZAR", "5"),
+        ("a quarter of an hour", "minute", "15"),
+        ("half of an hour", "minute", "30"),
         ("NOK 1 299", "NOK", "1299"),
     ],
 )

@@ -26,6 +26,8 @@ _AND_A_HALF = re.compile(
     r"(?:half|demie?|halbe|medi[oa]|meia)\b",
     re.IGNORECASE,
 )
+# "a quarter of an hour" arrives as "0.25 of an hour".
+_OF_AN = re.compile(r"(?<=\b0\.\d)(\d)?\s+of\s+an?\s+", re.IGNORECASE)
 _HYPHENS = str.maketrans("－﹣", "--")
 _CENTS_IN_WORDS = re.compile(r"(?<=[^\W\d_])\s+cents?\.?\s*$", re.IGNORECASE)
 _HOURS = r"h|hrs?|hours?|std|stunden?|heures?|horas?|ore|uur"
@@ -45,6 +47,8 @@ def spelt_usually(text: str, unit: str | None) -> str:
     """The text with signs, powers, halves and times in the spelling that `amounts_in` reads."""
     text = _PART_BEHIND.sub(" ", _INVISIBLE.sub("", text.translate(_HYPHENS)))
     text = _MINUS.sub("-", text)
+    if unit is not None:
+        text = _OF_AN.sub(r"\1 ", text)
     if unit is not None and units.is_money(unit):
         text = _CENTS_IN_WORDS.sub(" ¢", text)  # no French hundred
     text = _POWER.sub(lambda f: "e" + _signed((f[1] or f[2]).translate(_RAISED)), text)
