@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from rich.box import SIMPLE_HEAD
@@ -38,6 +38,27 @@ def _cell(value: Any) -> str:
 
 
 _USUAL_WIDTH = 80
+_GAP = 2  # between two columns
+
+
+def in_blocks(
+    items: Sequence[Item], columns: Mapping[str, Callable[[Item], Any]], *, beside: int
+) -> list[dict[str, Callable[[Item], Any]]]:
+    """Splits columns into blocks that fit the terminal's width, for a table each.
+
+    beside: the width of a column that stands in every table.
+    """
+    room = (Console().width or _USUAL_WIDTH) - beside - _GAP
+    blocks: list[dict[str, Callable[[Item], Any]]] = [{}]
+    used = 0
+    for name, of in columns.items():
+        width = max(map(len, (name, *(_cell(of(item)) for item in items)))) + _GAP
+        if blocks[-1] and used + width > room:
+            blocks.append({})
+            used = 0
+        blocks[-1][name] = of
+        used += width
+    return blocks
 
 
 class _Console(Console):

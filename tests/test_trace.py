@@ -198,6 +198,14 @@ def run(*args: str) -> Any:
     return CliRunner().invoke(app, ["trace", "television", *args])
 
 
+def test_a_long_trace_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = run(TITLE).stdout.splitlines()
+    assert len([line for line in lines if line.startswith("field ")]) > 1
+    assert all(len(line) <= 60 for line in lines if ":" not in line)
+    assert any(line.startswith("brand ") for line in lines)
+
+
 def test_the_command(tmp_path: Path) -> None:
     result = run(TITLE)
     assert result.exit_code == 0

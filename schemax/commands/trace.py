@@ -14,7 +14,7 @@ from schemax.declarations import read_schema
 from schemax.evaluation.shots import few_shot
 from schemax.io.first import first_document
 from schemax.messages import counted, say
-from schemax.terminal import show, table
+from schemax.terminal import in_blocks, show, table
 
 _TOKENS = 24  # characters of a cell
 
@@ -67,11 +67,11 @@ def trace(given: Given) -> None:
 
 
 def _show(found: Any) -> None:
-    """Shows a trace as a table."""
+    """Shows a trace as a table, or as several below each other where one is too wide."""
     rows = dict.fromkeys((one.field, one.row) for written in found.passes for one in written)
     fields = dict.fromkeys(field for field, _ in rows)
     names = [row for name in fields for field, row in rows if field == name]
-    columns: dict[str, Any] = {"field": lambda name: name}
+    columns: dict[str, Any] = {}
     for number, written in enumerate(found.passes, 1):
         cells = {one.row: _cell(one.text, one.probability) for one in written}
         columns[f"pass {number}"] = lambda name, cells=cells: cells.get(name, "")
@@ -80,7 +80,16 @@ def _show(found: Any) -> None:
     columns["value"] = lambda name: values.get(name, "")
     notes = [f"{name}: {result.note}" for name, result in results.items() if result.note]
     notes += [f"{one.field or 'error'}: {one.message}" for one in found.extraction.errors]
-    show(table(names, columns, left=len(columns)), *notes)
+    notes += [
+        f"{name}: {result.raw.strip()} was written, and left out as improbable"
+        for name, result in results.items()
+        if result.left_out and result.raw
+    ]
+    tables: list[Any] = []
+    for block in in_blocks(names, columns, beside=max(map(len, (*names, "field")))):
+        shown = {"field": lambda name: name, **block}
+        tables += [*([""] if tables else []), table(names, shown, left=len(shown))]
+    show(*tables, *notes)
 
 
 def _cell(text: str, probability: float) -> str:
