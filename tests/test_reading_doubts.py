@@ -168,6 +168,19 @@ def test_a_hyphen_of_any_kind_may_be_a_minus(text: str) -> None:
         read_number(text, False, None)
 
 
+@pytest.mark.parametrize(
+    "text", ["3rd of May 2024", "May 2024", "5 May", "June 5", "released May 3, 2024"]
+)
+def test_a_date_is_no_number(text: str) -> None:
+    with pytest.raises(ValueError, match="states a date"):
+        read_number(text, False, None)
+
+
+def test_a_verb_is_no_month() -> None:
+    assert read_number("may hold 5 kg", False, None).value == "5"
+    assert read_number("5 may fit", False, None).value == "5"
+
+
 def test_an_amount_beside_another_that_differs_is_refused() -> None:
     with pytest.raises(ValueError, match="several numbers"):
         read_number("1 lb 8 oz, 340 g", False, "oz")
@@ -207,6 +220,9 @@ def test_temperatures_keep_their_minus() -> None:
         (("720p", "1080p"), "1,080 P", "1080p"),
         (("802.11ac", "802.11n"), "802.11 AC", "802.11ac"),
         (("red", "green"), "isn't red", None),
+        (("sugar", "salt"), "sugar-free", None),
+        (("sugar", "salt"), "zero sugar", None),
+        (("sugar free", "salt"), "sugar-free gum", "sugar free"),
     ],
 )
 def test_choices_with_other_numbers_are_others(

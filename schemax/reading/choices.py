@@ -65,7 +65,9 @@ class Choices:
         left, found, stated = _spaced(words), [], _numbers(text)
         # Longest first: "light blue" names Light Blue, not Blue.
         for choice, known in self._words:
-            if known and known in left and stated.issuperset(_numbers(choice)):
+            # "sugar-free" and "zero sugar" name what is not there.
+            is_absent = f"{known} free " in left or f" zero {known}" in left
+            if known and known in left and stated.issuperset(_numbers(choice)) and not is_absent:
                 left = left.replace(known, "  |  ")
                 found.append(choice)
         return found

@@ -41,6 +41,12 @@ _BULLET = re.compile(r"\s*[-‐‑–—−]\s+(?=\D{0,3}\d)")
 _DASH = re.compile(r"(?:^|[\s(\[:=~<>])(?:[‐‑–—]|--)(?:[^\W\d_]{0,3}[$€£¥₹]\s?)?$|−\s{2,}$")
 _LOSS = re.compile(r"[-−](?=\s*(?:$|[)\];,]))")
 _IN_LOSS = re.compile(r"\s*\([^\d(]*[\d.,'’ ]+[^\d)]*\)\s*")
+_MONTHS = "January|February|March|April|June|July|August|September|October|November|December"
+# "may" is a verb as well.
+_DATE = re.compile(
+    rf"\b(?:{_MONTHS})\.?\s+\d{{1,4}}\b|\bMay\s+(?:\d{{1,2}}(?:st|nd|rd|th)?,?\s+)?\d{{4}}\b"
+    rf"|\b\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?(?:{_MONTHS}|May)\b(?:,?\s+\d{{4}}\b)?"
+)
 # A price of several pieces: "2/$5" and "2 for $5".
 _PRICE_OF = re.compile(r"\d\s?(?:/|for|für|pour|por|per)\s?(?:[$€£¥₹]|[A-Z]{3})\s?$")
 _FACTOR_LETTER = re.compile(r"(?:MM|[MB])(?![^\W_])")
@@ -123,6 +129,10 @@ def _check_understood(text: str, amounts: Sequence[Amount], unit: str | None) ->
             raise ValueError("ends with a hyphen, which may be a minus")
         if _PRICE_OF.search(text, 0, amount.start):
             raise ValueError("is the price of several")
+        if unit is None and any(
+            found.start() <= amount.start < found.end() for found in _DATE.finditer(text)
+        ):
+            raise ValueError("states a date, which is no number")
         if unit is None and (letter := _FACTOR_LETTER.match(text, amount.end)):
             raise ValueError(f'"{letter[0]}" may be a factor')
         word = _WORD.match(text, amount.end)
