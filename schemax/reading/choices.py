@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from rapidfuzz import fuzz, process
@@ -31,7 +31,6 @@ class Choices:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
         self._bare = {text: folded(text, bare) for text in values}
-        self._keys = {text: _key(text) for text in values}
         words = {text: _spaced(words_of(text)) for text in values}
         self._words = sorted(words.items(), key=lambda pair: -len(pair[1]))
         self.read = lru_cache(maxsize=4096)(self._read)
@@ -46,8 +45,8 @@ class Choices:
         """
         if text in self.values:
             return Reading(self.values[text])
-        wanted, key = folded(text, bare), _key(text)
-        found = [choice for choice, known in self._keys.items() if known == key and wanted]
+        wanted = folded(text, bare)
+        found = self._by_key.get(_key(text), []) if wanted else []
         why = None
         if not found:
             found, why = self._contained(text), "its words"
@@ -57,6 +56,14 @@ class Choices:
             return Reading(text)
         (choice,) = found
         return noted(text, choice, why)._replace(value=self.values[choice])
+
+    @cached_property
+    def _by_key(self) -> Mapping[tuple[str, ...], list[str]]:
+        """Choices by `_key`; made for the first text that is no choice itself, if there is any."""
+        found: dict[tuple[str, ...], list[str]] = {}
+        for choice in self.values:
+            found.setdefault(_key(choice), []).append(choice)
+        return found
 
     def _contained(self, text: str) -> list[str]:
         words = words_of(text)

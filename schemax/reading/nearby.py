@@ -90,8 +90,7 @@ def _stated(text: str, documents: Iterable[str], unit: str) -> Iterator[str]:
                 yield shown + document[end:whole]
             elif found[0] == units.unit_named(unit) and not (
                 # Of other amounts a hyphen is a bullet.
-                units.converts(units.unit_named("kelvin"), unit)
-                and _MINUS.search(document, 0, start)
+                units.is_temperature(unit) and _MINUS.search(document, 0, start)
             ):
                 yield ""
             elif text[0] not in "-−" and _MINUS.search(document, 0, start):

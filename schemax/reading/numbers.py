@@ -74,7 +74,7 @@ def read_number(text: str, whole: bool, unit: str | None) -> Reading:
     """
     if _LITERAL.fullmatch(text) and not (whole and "." in text):
         return Reading(text)
-    thousands = unit is None or not units.converts(units.unit_named("kelvin"), unit)
+    thousands = unit is None or not units.is_temperature(unit)
     shown, text = text, spelt_usually(text, unit)
     is_in_words = False
     if not any(map(str.isdigit, text)):
@@ -124,14 +124,13 @@ def _check_understood(text: str, amounts: Sequence[Amount], unit: str | None) ->
         raise ValueError("begins with a dash, which may be a minus")
     if _IN_LOSS.fullmatch(text) and currency_beside(text, amounts[0].start, amounts[0].end):
         raise ValueError("stands in brackets, which may be a minus")
+    dates = [] if unit is not None else [found.span() for found in _DATE.finditer(text)]
     for amount in amounts:
         if _LOSS.match(text, amount.end) and len(amounts) == 1:
             raise ValueError("ends with a hyphen, which may be a minus")
         if _PRICE_OF.search(text, 0, amount.start):
             raise ValueError("is the price of several")
-        if unit is None and any(
-            found.start() <= amount.start < found.end() for found in _DATE.finditer(text)
-        ):
+        if any(start <= amount.start < end for start, end in dates):
             raise ValueError("states a date, which is no number")
         if unit is None and (letter := _FACTOR_LETTER.match(text, amount.end)):
             raise ValueError(f'"{letter[0]}" may be a factor')

@@ -295,6 +295,10 @@ def is_money(wanted: str) -> bool:
     return _kind(wanted)[0] == "money"
 
 
+def is_temperature(wanted: str) -> bool:
+    return converts(unit_named("kelvin"), wanted)
+
+
 def is_power(wanted: str) -> bool:
     """True for a unit of areas or volumes."""
     return dict(unit_named(wanted).dimensionality) in ({"[length]": 2}, {"[length]": 3})  # type: ignore[union-attr]

@@ -12,8 +12,8 @@ _ALSO = {
     **dict.fromkeys(("u.s.", "u.s.a.", "united states of america", "america"), "US"),
     **dict.fromkeys(("holland", "the netherlands"), "NL"),
     **dict.fromkeys(("prc", "p.r.c.", "mainland china"), "CN"),
-    **dict.fromkeys(("dr congo", "d.r. congo", "drc", "democratic republic of congo"), "CD"),
-    **{"democratic republic of the congo": "CD"},
+    **dict.fromkeys(("dr congo", "d.r. congo", "drc"), "CD"),
+    **dict.fromkeys((f"democratic republic of {one}" for one in ("congo", "the congo")), "CD"),
     **{"south korea": "KR", "north korea": "KP", "czech republic": "CZ", "turkey": "TR"},
     **{"russia": "RU", "ivory coast": "CI", "cape verde": "CV", "uae": "AE", "macedonia": "MK"},
 }
