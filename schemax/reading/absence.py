@@ -1,20 +1,21 @@
-"""Texts that state the absence of a value: `"n/a"`, and `"false"` in a field of free text."""
+"""Words that deny: texts that state the absence of a value, and negations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 _LITERALS = frozenset({"true", "false", "null"})
-
-# In the seven languages whose numbers and dates are read.
 _NO_VALUE = frozenset(
-    {"n/a", "na", "n.a.", "nil", "none", "null", "nothing", "-", "--", "–", "—", "?"}
-    | {"unknown", "unspecified", "undefined", "not available", "not applicable", "not specified"}
-    | {"not stated", "not given", "not known", "not mentioned", "no data", "tbd"}
-    | {"keine", "keine angabe", "k.a.", "unbekannt", "aucun", "inconnu", "non spécifié"}
-    | {"ninguno", "desconocido", "no especificado", "nenhum", "desconhecido", "não especificado"}
-    | {"nessuno", "sconosciuto", "non specificato", "geen", "onbekend", "niet bekend"}
+    {"n/a", "na", "n.a.", "nil", "none", "null", "nothing", "-", "--", "–", "—", "?", "k.a."}
+    | {"unknown", "unspecified", "undefined", "tbd", "no data"}
 )
+_NOT = frozenset({"available", "applicable", "specified", "stated", "given", "known", "mentioned"})
+
+NEGATIONS = frozenset(
+    {"no", "not", "non", "never", "without", "except", "kein", "keine", "nicht", "ohne", "sans"}
+    | {"sin", "sem", "pas", "isn't", "aren't"}
+)
+"""Words that say that what they stand beside is not meant."""
 
 
 def is_stray_literal(text: str, documents: Iterable[str]) -> bool:
@@ -29,4 +30,5 @@ def is_stray_literal(text: str, documents: Iterable[str]) -> bool:
 
 def says_no_value(text: str) -> bool:
     """True if a text in the place of a number or date states that there is none."""
-    return " ".join(text.casefold().split()) in _NO_VALUE
+    words = " ".join(text.casefold().split())
+    return words in _NO_VALUE or words.removeprefix("not ") in _NOT and words.startswith("not ")

@@ -1,246 +1,344 @@
-"""Numbers in a text, with their places: signs, separators, fractions, words such as "million".
+"""The grammar of amounts: what stands around a number in a text, and what is left over.
 
-Of "." and ",", the rightmost is the decimal separator and the other separates thousands; a sign
-that occurs several times separates thousands. So does a lone sign before exactly three digits,
-except a point in a number that is neither whole nor an amount of money: 1,299 is 1299, and 1.299 is
-1.299. Spaces, apostrophes and underscores separate thousands alone.
+    text   = { other | amount | "(" amount ")" }
+    amount = [minus] [currency] [minus] number [fraction] [factor] [unit ["per" unit] | currency]
+
+A name is as many tokens as CLDR knows together: "fl. oz.", "mil millones". No rule looks inside a
+word: "TEUR" is no EUR, and "Cola" ends in no range. Letters before a number that belong to no name
+make it part of a code: UN55KU6300.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import Decimal
 from math import gcd
+from typing import Any, TypeAlias
 
-CURRENCIES = {
-    **{"$": "USD", "US$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR", "R$": "BRL"},
-    **{code: code for code in ("USD", "EUR", "GBP", "JPY", "INR", "BRL", "CHF", "CAD", "AUD")},
-    **{code: code for code in ("DKK", "NOK", "SGD", "ZAR", "HUF", "PKR", "IDR", "MYR")},
-    **{"CNY": "CNY", "MXN": "MXN", "SEK": "SEK", "PLN": "PLN", "ZŁ": "PLN", "KČ": "CZK"},
-    **{"$US": "USD", "$CA": "CAD", "$AU": "AUD"},
-    **{"A$": "AUD", "AU$": "AUD", "C$": "CAD", "CA$": "CAD", "MX$": "MXN", "NZ$": "NZD"},
-    **{"HK$": "HKD", "CN¥": "CNY", "₽": "RUB", "₺": "TRY", "₩": "KRW", "₪": "ILS"},
-}
-"""Currency symbols and codes, in upper case -> code."""
+from schemax.reading import cldr
+from schemax.reading.number_words import MINUS
+from schemax.reading.tokens import FRACTIONS, Token, is_glued, tokens_of, value_of
+from schemax.reading.units import FieldUnit, units_named, units_of_pint
 
-_MONEY = "|".join(re.escape(sign) for sign in sorted(CURRENCIES, key=len, reverse=True))
-_MONEY_BEFORE = re.compile(rf"(?:^|(?<![^\W\d_]))({_MONEY})\s?$", re.IGNORECASE)
-_MONEY_BEHIND = re.compile(rf"(?:,[-–])?\s?({_MONEY})(?![^\W\d_])", re.IGNORECASE)
-_MONEY_SIGNS = "$€£¥₹₽₺₩₪"
-_OF_SEVERAL = frozenset("$¥")
+Units: TypeAlias = tuple[tuple[Any, int], ...]
+"""Units that a name stands for, each with the rank of its language."""
 
-_LONGEST_MONEY = 8
-_SPACES = "\u00a0\u2009\u202f"
-_CODES = tuple(dict.fromkeys(CURRENCIES.values()))
-_COUNTRIES = {"US": "USD", "AU": "AUD", "CA": "CAD", "NZ": "NZD", "HK": "HKD", "MX": "MXN"}
-_CODE_BEFORE = re.compile(rf"(?<![^\W\d_])({'|'.join((*_CODES, *_COUNTRIES))})\s?$")
-_AFTER_CODE = "".join(f"|(?<={code})" for code in _CODES)
-_BEFORE_SIGN = rf"(?:(?<![^\s(\[:=~≈<>≤≥\"'“„;|{_MONEY_SIGNS}]){_AFTER_CODE})"
-# A minus before money: "-$5", "− € 5".
-_MINUS_BEFORE = re.compile(
-    rf"(?:^|(?<=[\s(\[:=~≈<>≤≥\"'“„;|]))(?:-|−\s?)(?:[^\W\d_]{{0,3}}[{_MONEY_SIGNS}]|{_MONEY})\s?$",
-    re.IGNORECASE,
-)
-# A run of digits before these is only a part: of a time, a power, a fraction, a code.
-_CODE = r"[^\W\d_]++(?!(?<=[mtn])[23](?!\w))\d"
-_ENDS = rf"(?![⁰¹²³⁴-⁹¼-¾⅐-⅞]|:\d|\s?[/⁄]\s?\d|\s?\^|\s?\*\*|{_CODE})"
-_AMOUNT = re.compile(
-    rf"""(?:(?<![^\W\d_]){_AFTER_CODE})(?<!\d)(?<!\d[.,/⁄:^])(?<!\d\*\*)(?<!\d\s[/⁄])(?<!\d[/⁄]\s)(?<!\d\s[/⁄]\s)
-    (?P<sign>{_BEFORE_SIGN}(?:[-+]|−\s?))?
-    (?:(?:(?P<units>\d+)(?P<gap>[\s-]))?(?P<top>\d++)\s?[/⁄]\s?(?P<bottom>\d++){_ENDS}
-      |(?P<above>\d*)\s?(?P<vulgar>[¼-¾⅐-⅞])
-      |(?P<digits>(?>\d++(?:[.,_{_SPACES}]\d++|['’]\d{{3}}(?!\d))*|(?<![.,])[.,]\d++)
-        (?P<power>[eE](?:[-+]\d{{1,2}}|(?<=[.]\d[eE])\d{{1,2}})(?![^\W_]))?)
-       {_ENDS})""",
-    re.VERBOSE,
-)
-_SPACED = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+([.,]\d{1,2})?(?![\d.,])")
-_BY = re.compile(r"(?<=\d)[xX](?=\d)")
-# Number signs of other scripts -> signs of the same length.
-_ALIKE = str.maketrans("٫٬．，￥", ".,.,¥")
-_FACTORS = {
-    **dict.fromkeys(("dozen", "dutzend", "docena", "docenas", "dúzia", "dúzias", "dozijn"), 12),
-    **dict.fromkeys(("douzaine", "douzaines", "dozzina", "dozzine"), 12),
-    **dict.fromkeys(("hundred", "hundert", "honderd"), 100),
-    **dict.fromkeys(("thousand", "tausend", "tsd", "mille", "mila", "duizend", "tys"), 10**3),
-    **dict.fromkeys(("millier", "milliers", "millares", "tusen"), 10**3),
-    **dict.fromkeys(("lakh", "lakhs", "lac"), 10**5),
-    **dict.fromkeys(("crore", "crores", "cr"), 10**7),
-    **dict.fromkeys(("miljoner", "millioner", "miliony", "milionów", "milyon"), 10**6),
-    **dict.fromkeys(("miljarder", "milliarder", "mia", "mdr", "milyar"), 10**9),
-    **dict.fromkeys(("million", "millions", "millionen", "mio", "millones", "milhões"), 10**6),
-    **dict.fromkeys(("millón", "milhão", "milione", "milioni", "miljoen", "mln"), 10**6),
-    **dict.fromkeys(("billion", "billions", "bn", "milliarde", "milliarden", "mrd"), 10**9),
-    **dict.fromkeys(("milliard", "milliards", "miliardo", "miliardi", "mld", "miljard"), 10**9),
-    **dict.fromkeys(("bilhão", "bilhões"), 10**9),
-    **dict.fromkeys(("trillion", "trillions", "billionen", "billones", "billón"), 10**12),
-}
-_OF_MONEY = {"m": 10**6, "b": 10**9, "t": 10**12, "mil": 10**3, "k": 10**3}
-_OF_MONEY |= {"md": 10**9, "mn": 10**6, "mi": 10**6, "bi": 10**9}
-# Ambiguous before a currency: a "b" is a thousand in Turkish, and a billion in English.
-_AFTER_MONEY = frozenset("bt")
-_OF_MYRIADS = {"千": 10**3, "万": 10**4, "萬": 10**4, "億": 10**8, "亿": 10**8}
-_WORDS = "|".join(sorted(_FACTORS, key=len, reverse=True))
-_FACTOR = re.compile(
-    rf"(?:[\s-]?({_WORDS})\b\.?|(k)|([{''.join(_OF_MYRIADS)}]))(?(3)|(?![^\W\d_]))",
-    re.IGNORECASE,
-)
-_FACTOR_OF_MONEY = re.compile(r"\s?(mil|md|mn|mi|bi|[mbtk])(?![^\W\d_])", re.IGNORECASE)
-_ORDINAL = re.compile(
-    r"(?:.?(?<!1)(?:1st|2nd|3rd)|.?(?:(?<=1)[1-3]|[04-9])th)(?![^\W\d_])", re.IGNORECASE | re.DOTALL
-)
-_HALVED = (2, 3, 4, 8, 16, 32, 64)
-_PARTS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 20, 25, 32, 50, 64, 100)
-# The precision of a double.
-_FRACTIONS = Context(prec=15)
+DASHES = frozenset("-‐‑‒–—―−﹣－")
+_MINUS = frozenset("-−－")
+_QUOTES = frozenset("\"“„«")
+_BOTTOMS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 20, 25, 32, 50, 64, 100)
+_ORDINAL = re.compile(r"\d?(?<!1)(?:1st|2nd|3rd)|\d?(?:[04-9]|(?<=1)[1-3])th", re.IGNORECASE)
+# The most tokens of a name: "fl", ".", "oz", ".".
+_MOST_TOKENS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A number in a text: `text[start:end]`.
+    """An amount: the tokens from `first` up to `end`.
 
-    digits: the number of its digits, 0 for a fraction. reason: the interpretation, if not obvious.
-    factor: of the words behind it, which the value includes.
+    value: with sign and factor; at: the place of its number; digits: how many the text states, 0
+    for a fraction. units: that its name stands for, with the ranks of languages; None without a
+    name. codes: currencies that it may be in, the likeliest
+    first. reasons: how doubtful parts were taken.
     """
 
     value: Decimal
-    start: int
+    first: int
+    at: int
     end: int
     digits: int
-    reason: str | None = None
-    factor: int = 1
+    units: Units | None = None
+    codes: tuple[str, ...] | None = None
+    reasons: tuple[str, ...] = ()
+    name: str = ""
 
 
-def amounts_in(text: str, *, whole: bool, thousands: bool = True) -> list[Amount]:
-    """Returns the numbers in a text, in order, without runs of digits that are no number.
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text cut into tokens, with its amounts in order.
 
-    whole: True for a field that takes whole numbers only. thousands: True if "k" is a factor.
+    codes: the places of numbers that are parts of codes.
     """
-    text = _joined(text.translate(_ALIKE))
-    return [
-        amount
-        for match in _AMOUNT.finditer(text)
-        for amount in _read(text, match, whole, thousands)
-    ]
+
+    source: str
+    tokens: Sequence[Token]
+    amounts: Sequence[Amount]
+    codes: frozenset[int]
+
+    @property
+    def has_digits(self) -> bool:
+        return bool(self.amounts or self.codes)
 
 
-def is_ordinal(text: str, end: int) -> bool:
-    """True if the number that ends here is an ordinal: "2nd", "3rd", "11th"."""
-    found = _ORDINAL.match(text, max(0, end - 2))
-    return found is not None and found.end() == end + 2
+class Grammar:
+    """Reads the amounts of one text.
 
-
-def currency_beside(text: str, start: int, end: int) -> str | None:
-    """The code of the currency of `text[start:end]`; None for a number without one."""
-    before = _MONEY_BEFORE.search(text, max(0, start - 4), start)
-    behind = _MONEY_BEHIND.match(text, end)
-    if before and before[1] in _OF_SEVERAL:
-        # "$5 CAD", "CAD $5": the code names the country of the dollars.
-        front = _CODE_BEFORE.search(text, max(0, before.start() - 5), before.start())
-        behind = behind or front
-        if behind and (code := _COUNTRIES.get(behind[1], behind[1].upper())) in _CODES:
-            return code
-    found = before or behind
-    return CURRENCIES[found[1].upper()] if found else None
-
-
-def plain(value: Decimal) -> str:
-    """Writes a number in digits and at most a point, without trailing zeros behind the point."""
-    text = f"{value:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _joined(text: str) -> str:
-    """The text, equally long, with thin spaces for sure thousands separators, "×" in "10x20"."""
-    text = _BY.sub("×", text)
-
-    def joined(found: re.Match[str]) -> str:
-        is_sure = found[1] or found[0] == text.strip() or currency_beside(text, *found.span())
-        return found[0].replace(" ", _SPACES[-1]) if is_sure else found[0]
-
-    return _SPACED.sub(joined, text)
-
-
-def _read(text: str, match: re.Match[str], whole: bool, thousands: bool) -> Iterator[Amount]:
-    value: Decimal | None
-    reason: str | None = "fraction"
-    start, end = match.span()
-    if match["bottom"]:
-        top, bottom = Decimal(match["top"]), Decimal(match["bottom"])
-        is_part = bottom in _PARTS and 0 < top < bottom and gcd(int(top), int(bottom)) == 1
-        if not is_part or (match["gap"] == "-" and bottom not in _HALVED):
-            return  # "100/240", "24/7" or "10/12": a pair of numbers
-        value = Decimal(match["units"] or 0) + _FRACTIONS.divide(top, bottom)
-    elif match["vulgar"]:
-        part = Decimal(str(unicodedata.numeric(match["vulgar"])))
-        value = Decimal(match["above"] or 0) + _FRACTIONS.plus(part)
-    else:
-        is_money = currency_beside(text, start, end) is not None
-        mantissa = match["digits"].removesuffix(match["power"] or "")
-        value, reason = _without_separators(mantissa, whole or is_money)
-        if value is None:
-            return
-        if match["power"]:
-            value = value.scaleb(int(match["power"][1:]))
-    digits = sum(character.isdigit() for character in match["digits"] or "")
-    factor, end = _factor(text, start, end, thousands)
-    minus = _MINUS_BEFORE.search(text, max(0, start - _LONGEST_MONEY), start)
-    is_negative = match["sign"][0] in "-−" if match["sign"] else minus is not None
-    value = -value * factor if is_negative else value * factor
-    yield Amount(value, start, end, digits, reason, factor)
-
-
-def _factor(text: str, start: int, end: int, thousands: bool) -> tuple[int, int]:
-    """The factor that the words behind a number name, and the end of the words."""
-    factor = 1
-    while (found := _FACTOR.match(text, end)) and (thousands or not found[2]):
-        word = found[1] or found[3] or "thousand"
-        factor *= _OF_MYRIADS.get(word) or _FACTORS[word.lower()]
-        end = found.end()
-    found = _FACTOR_OF_MONEY.match(text, end) if factor == 1 else None
-    before = _MONEY_BEFORE.search(text, max(0, start - 4), start)
-    is_money = found and (before or _MONEY_BEHIND.match(text, found.end()))
-    if found and is_money and (before or found[1].lower() not in _AFTER_MONEY):
-        return _OF_MONEY[found[1].lower()], found.end()
-    return factor, end
-
-
-def _without_separators(text: str, grouped: bool) -> tuple[Decimal | None, str | None]:
-    """The value of a number with separators, or None, and the interpretation if in doubt.
-
-    grouped: True if a lone point before three digits separates thousands.
+    grouped: True if a lone point separates thousands, as in whole numbers. field: the field's unit,
+    whose names in pint are known as well. language: of the field.
     """
-    digits = re.sub(rf"['’_{_SPACES}]", "", text)
-    points, commas = digits.count("."), digits.count(",")
-    if not points and not commas:
-        return Decimal(digits), None
-    mark = max(".,", key=digits.rfind)
-    other = "," if mark == "." else "."
-    before, _, behind = digits.rpartition(mark)
-    if points and commas:
-        if digits.count(mark) > 1 or not _are_groups(before, other):
-            return None, None
-        return Decimal(f"{before.replace(other, '')}.{behind}"), None
-    if digits.count(mark) > 1:
-        return (
-            (Decimal(digits.replace(mark, "")), None) if _are_groups(digits, mark) else (None, None)
+
+    def __init__(
+        self,
+        source: str,
+        grouped: bool = False,
+        field: FieldUnit | None = None,
+        language: str | None = None,
+    ) -> None:
+        self.source, self.tokens = source, tokens_of(source)
+        self._grouped, self._field, self._language = grouped, field, language
+        self._signs = cldr.separators(language) if language else None
+
+    def read(self) -> Text:
+        amounts: list[Amount] = []
+        codes: set[int] = set()
+        at = begin = 0
+        while at < len(self.tokens):
+            if self.tokens[at].kind != "number":
+                at += 1
+            elif (amount := self.amount(at, begin)) is not None:
+                amounts.append(amount)
+                at = begin = amount.end
+            else:
+                code = self._code(at)
+                codes.update(code)
+                at = begin = code.stop
+        return Text(self.source, self.tokens, amounts, frozenset(codes))
+
+    def amount(self, at: int, begin: int = 0) -> Amount | None:
+        """The amount whose number is token `at`; None for a part of a code, a power or a version.
+
+        begin: where the amount before ends.
+        """
+        first, is_negative, codes = self._front(at, begin)
+        if self._code(at).start < first:
+            return None
+        fraction = self._fraction(at)
+        end = self._end_of_groups(at, codes is not None) if fraction is None else fraction[1]
+        digits = "".join(token.text for token in self.tokens[at:end])
+        if self._text(end, end + 2) in (",-", ",–", ",—"):  # no cents
+            end += 2
+        factor, end, doubts = self._factor(end, codes is not None)
+        start = self._behind_hyphen(end)
+        is_quoted = first > 0 and self.tokens[first - 1].text in _QUOTES
+        is_order = self._is_ordinal(at, end)
+        units, unit_end = (None, end) if is_quoted or is_order else self._unit(start)
+        own, code_end = self._currency(start)
+        if own is not None:
+            codes = own if codes is None else tuple(code for code in codes if code in own)
+        name_end = max(unit_end, code_end)
+        if units is not None:
+            units, name_end = self._per(units, name_end)
+        # With a factor a lone point is the decimal sign, and with money it separates thousands.
+        grouped = factor == 1 and (self._grouped or codes is not None)
+        value, reason = value_of(digits, grouped, self._signs)
+        if fraction is not None:
+            value, reason = fraction[0], "fraction"
+        if value is None or self._is_raised(end):
+            return None
+        return Amount(
+            value=value * (-factor if is_negative else factor),
+            first=first,
+            at=at,
+            end=name_end if name_end > start else end,
+            digits=0 if reason == "fraction" else sum(map(str.isdigit, digits)),
+            units=units,
+            name=self._text(start, name_end),
+            codes=codes,
+            reasons=((reason,) if reason else ()) + doubts,
         )
-    if len(behind) == 3 and 1 <= len(before) <= 3 and before[0] != "0":
-        if mark == "," or grouped:
-            return Decimal(before + behind), f'"{mark}" for thousands'
-        return Decimal(f"{before}.{behind}"), '"." for decimals'
-    return Decimal(f"{before or 0}.{behind}"), None
 
+    # --- before the number ------------------------------------------------------------------
 
-def _are_groups(digits: str, mark: str) -> bool:
-    """True for groups of three digits; except the last, also of two behind commas, as in India."""
-    first, *groups = digits.split(mark)
-    middle = (2, 3) if mark == "," else (3,)
-    return (
-        1 <= len(first) <= 3
-        and all(len(group) in middle for group in groups[:-1])
-        and (not groups or len(groups[-1]) == 3)
-    )
+    def _front(self, at: int, begin: int) -> tuple[int, bool, tuple[str, ...] | None]:
+        """Where the amount begins, whether it is negative, and the currencies before its number."""
+        first, codes = at, None
+        is_negative = self._is_minus(first - 1, begin)
+        first -= is_negative
+        for _ in range(2):  # "CAD $5"
+            start = next(
+                (
+                    start
+                    for start in range(max(begin, first - 4), first)
+                    if self._codes_of(start, first) and not self._joins_word(start, begin)
+                ),
+                first,
+            )
+            if start == first:
+                break
+            said = self._codes_of(start, first)
+            codes = said if codes is None else tuple(code for code in codes if code in said)
+            first = start
+            if not is_negative and self._is_minus(first - 1, begin):
+                is_negative = True
+                first -= 1
+        return first, is_negative, codes
+
+    def _is_minus(self, at: int, begin: int) -> bool:
+        """True for a minus: it touches the number or its currency, and no word or number before."""
+        if at < begin or self.tokens[at].text.casefold() not in (*_MINUS, *MINUS):
+            return False
+        if self.tokens[at].kind == "word":
+            return not is_glued(self.tokens[at], self.tokens[at + 1])
+        is_near = is_glued(self.tokens[at], self.tokens[at + 1]) or self.tokens[at].text == "−"
+        if not is_near or self.source[self.tokens[at].end : self.tokens[at + 1].start] not in ("", " "):
+            return False
+        if at == 0 or not is_glued(self.tokens[at - 1], self.tokens[at]):
+            return True
+        before = self.tokens[at - 1]
+        is_code = any(self._codes_of(start, at) for start in range(max(begin, at - 3), at))
+        return is_code or (before.kind == "sign" and before.text not in DASHES and before.text not in ")]")
+
+    def _joins_word(self, at: int, begin: int) -> bool:
+        return at > begin and self.tokens[at].kind == "word" == self.tokens[at - 1].kind and is_glued(
+            self.tokens[at - 1], self.tokens[at]
+        )
+
+    def _code(self, at: int) -> range:
+        """The run of letters and digits around a number, if it begins with a letter: UN55KU6300."""
+        first, end = at, at + 1
+        while first and self._is_joined(first - 1):
+            first -= 1
+        while end < len(self.tokens) and self._is_joined(end - 1):
+            end += 1
+        return range(first, end) if self.tokens[first].kind == "word" else range(at, at + 1)
+
+    def _is_joined(self, at: int) -> bool:
+        left, right = self.tokens[at], self.tokens[at + 1]
+        return is_glued(left, right) and "sign" not in (left.kind, right.kind)
+
+    # --- the number -------------------------------------------------------------------------
+
+    def _end_of_groups(self, at: int, is_money: bool) -> int:
+        """The end of groups of three digits between spaces, where they surely are one number."""
+        end, token = at + 1, self.tokens[at]
+        if not (token.text.isdigit() and len(token.text) <= 3):
+            return end
+        while end < len(self.tokens) and self.source[self.tokens[end - 1].end : self.tokens[end].start] == " ":
+            digits = self.tokens[end].text.replace(",", ".").partition(".")
+            if self.tokens[end].kind != "number" or len(digits[0]) != 3 or not self.tokens[end - 1].text.isdigit():
+                break
+            end += 1
+        has_cents = not self.tokens[end - 1].text.isdigit()
+        is_alone = all(self.tokens[place].kind == "sign" for place in (*range(at), *range(end, len(self.tokens))))
+        is_usual = self._signs is not None and self._signs[1].isspace()
+        is_sure = has_cents or is_alone or is_money or is_usual or self._currency(end)[0] is not None
+        return end if is_sure else at + 1
+
+    def _fraction(self, at: int) -> tuple[Decimal, int] | None:
+        """The value of "3/4" or "2 3/4", and its end; None for other pairs of numbers."""
+        part = self._proper(at)
+        if part is not None:
+            return part, at + 3
+        whole = self.tokens[at].text
+        is_hyphened = self._text(at + 1, at + 2) == "-" and is_glued(self.tokens[at], self.tokens[at + 1])
+        part = self._proper(at + 1 + is_hyphened)
+        if not whole.isdigit() or part is None or (is_hyphened and part * 64 % 1):
+            return None
+        return Decimal(whole) + part, at + 4 + is_hyphened
+
+    def _proper(self, at: int) -> Decimal | None:
+        texts = [token.text for token in self.tokens[at : at + 4]]
+        if len(texts) < 3 or texts[1] not in ("/", "⁄") or texts[3:] in (["/"], ["⁄"]):
+            return None
+        if not (texts[0].isdigit() and texts[2].isdigit()) or self._text(at - 1, at) == "/":
+            return None
+        top, bottom = int(texts[0]), int(texts[2])
+        is_usual = 0 < top < bottom and bottom in _BOTTOMS and gcd(top, bottom) == 1
+        return FRACTIONS.divide(Decimal(top), Decimal(bottom)) if is_usual else None
+
+    def _is_ordinal(self, at: int, end: int) -> bool:
+        """True for the place in an order: "2nd", whose "nd" is no unit."""
+        word = self._text(end, end + 1)
+        is_near = end == at + 1 and bool(word) and is_glued(self.tokens[at], self.tokens[end])
+        return is_near and _ORDINAL.fullmatch(self.tokens[at].text[-2:] + word) is not None
+
+    def _is_raised(self, end: int) -> bool:
+        """True if a power stands behind a number: 10⁶."""
+        is_near = end < len(self.tokens) and is_glued(self.tokens[end - 1], self.tokens[end])
+        return is_near and unicodedata.category(self.tokens[end].text[0]) == "No"
+
+    # --- behind the number ------------------------------------------------------------------
+
+    def _factor(self, at: int, is_money: bool) -> tuple[int, int, tuple[str, ...]]:
+        """The power of ten behind a number, its end, and whether languages disagree on it."""
+        start = self._behind_hyphen(at)
+        for end in self._ends(start, 3):
+            name = cldr.folded_name(self._text(start, end)).casefold()
+            sizes = cldr.factors(self._language).get(name)
+            if sizes is None:
+                continue
+            behind = self._behind_hyphen(end)
+            is_named = is_money or self._currency(behind)[0] is not None
+            is_named = is_named or self._unit(behind)[0] is not None
+            if not is_named and self._unit(start)[1] >= end:
+                return 1, at, ()  # a unit as well, as "mil" is
+            if len(name) > 1 or is_named:
+                doubt = (f'"{name}" as {sizes[0]:,}',) if len(sizes) > 1 else ()
+                return sizes[0], end, doubt
+        return 1, at, ()
+
+    def _unit(self, at: int) -> tuple[Units | None, int]:
+        for end in self._ends(at, _MOST_TOKENS):
+            units = units_named(self._text(at, end), self._language)
+            if units is not None:
+                return units, end
+        if self._field is not None and at < len(self.tokens) and self.tokens[at].kind == "word":
+            known = units_of_pint(self.tokens[at].text)
+            if any(self._field.takes(unit) for unit, _ in known):
+                return known, at + 1
+        return None, at
+
+    def _per(self, units: Units, at: int) -> tuple[Units, int]:
+        """The units of a rate, "km per h", and its end; the same units for no rate."""
+        if at + 1 >= len(self.tokens) or self.tokens[at + 1].kind != "word":
+            return units, at
+        word = self.tokens[at].text.casefold()
+        is_slash = word == "/" and is_glued(self.tokens[at], self.tokens[at + 1])
+        if not is_slash and (word == "/" or word not in cldr.per_words(self._language)):
+            return units, at
+        below, end = self._unit(at + 1)
+        rates = ((one / other, max(r, s)) for one, r in units for other, s in below or ())
+        return tuple(rates), max(end, at + 2)
+
+    def _currency(self, at: int) -> tuple[tuple[str, ...] | None, int]:
+        for end in self._ends(at, _MOST_TOKENS):
+            if codes := self._codes_of(at, end):
+                return codes, end
+        return None, at
+
+    def _codes_of(self, start: int, end: int) -> tuple[str, ...]:
+        name = self._text(start, end)
+        if not name or self.tokens[start].kind == "number" or self._has_dash(start, end):
+            return ()
+        name = cldr.folded_name(name).casefold()
+        codes = cldr.currencies(self._language).get(name, ())
+        own = self._field.code if self._field is not None else None
+        if own and not codes and own in cldr.words_of_money(self._language).get(name, ()):
+            return (own,)  # dollars, in a field in US dollars
+        return codes
+
+    def _ends(self, at: int, most: int) -> Iterator[int]:
+        """Yields the ends of names that may begin at a place, the longest first."""
+        if at < len(self.tokens) and self.tokens[at].kind != "number":
+            for end in range(min(len(self.tokens), at + most), at, -1):
+                if not self._has_dash(at, end):
+                    yield end
+
+    def _has_dash(self, start: int, end: int) -> bool:
+        """True if a name would begin or end with a dash."""
+        return not {self.tokens[start].text, self.tokens[end - 1].text}.isdisjoint(DASHES)
+
+    def _behind_hyphen(self, at: int) -> int:
+        """The place behind a hyphen between a number and its unit: "55-Inch"."""
+        is_hyphen = self._text(at, at + 1) in DASHES and at + 1 < len(self.tokens)
+        is_joined = is_hyphen and is_glued(self.tokens[at - 1], self.tokens[at])
+        is_word = is_joined and is_glued(self.tokens[at], self.tokens[at + 1])
+        return at + 1 if is_word and self.tokens[at + 1].kind == "word" else at
+
+    def _text(self, start: int, end: int) -> str:
+        if not 0 <= start < end <= len(self.tokens):
+            return ""
+        return self.source[self.tokens[start].start : self.tokens[end - 1].end]

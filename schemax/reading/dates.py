@@ -1,101 +1,272 @@
-"""Dates and times in the usual spellings of seven languages: 3 March 2021, 03.03.2021, 3 mars 2021.
+"""Dates and times: 3 March 2021, 03.03.2021, 3 mars 2021, 2021年3月3日, 3/3/2021 5:30 pm.
 
-In dates of numbers alone, four digits at the front are the year; otherwise the day comes first
-between points and hyphens, and the month between slashes, unless there is no such month. A date
-requires day, month and year.
+    date = day month year | month day year | year month day
+    time = hour ":" minute [":" second] ["am" | "pm"] [zone] | hour ("am" | "pm") [zone]
+
+CLDR names the months, the days of the week and the words between. In dates of numbers alone, four
+digits at the front are the year; otherwise the field's language says whether the day or the month
+comes first. Without a language the month comes first between slashes, unless there is no such
+month, and the note says so. Of zones, offsets and UTC are read, since names mean several.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, time, timedelta, timezone
 from functools import lru_cache
+from typing import NamedTuple
 
-from schemax.reading import Reading, noted
+from schemax.reading import Reading, cldr, noted
+from schemax.reading.number_words import is_number_word
+from schemax.reading.tokens import Token, in_ascii, is_glued, tokens_of
 
-_LANGUAGES = ["en", "de", "fr", "es", "pt", "it", "nl"]
-_ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?", re.DOTALL)
+_ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.,]+\s?(?:[Zz]|[-+][\d:]+)?)?")
 _DIGIT = re.compile(r"\d")
-_NUMERIC = re.compile(r"(?<!\d)(\d{1,2})(?P<mark>[./-])(\d{1,2})(?P=mark)(?:\d{4}|\d\d)(?!\d)")
-_COMPACT = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
-_MONTH = r"[^\W\d_]{3,}\.?"
-_PLACED = re.compile(
-    r"(?<!\d)\d{4}[-./]\d{1,2}[-./]\d{1,2}(?!\d)"
-    rf"|{_NUMERIC.pattern}"
-    rf"|\b\d{{1,2}}(?:st|nd|rd|th|er|\.|º|ª)?\s+(?:de\s+|of\s+)?{_MONTH},?\s+(?:de\s+)?\d{{4}}(?!\d)"
-    rf"|\b{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?,?\s+\d{{4}}(?!\d)"
-)
-_NO_WORDS = re.compile(r"[\dTtZz:.,+\s-]*")
-# The end of a range of days, of which the last is a whole date: "3-" of "3-5 May 2024".
-_DAY_BEFORE = re.compile(
-    r"(?<![\d:./-])\d{1,2}(?:st|nd|rd|th|\.)?\s*(?:[-–—&]|\b(?:to|bis|and|und|et|y|al?|à)\b)\s*$"
-)
-_TIME = re.compile(r"\b\d{1,2}(?::\d\d|\s?[ap]\.?m\b)", re.IGNORECASE)
-_TIMES = re.compile(
-    r"\d:\d\d(?:\s?[ap]m)?(?:-|\s?[–—]\s?|\s-\s|\s(?:to|bis|until)\s)\d{1,2}(?::\d\d|\s?[ap]m)"
-    r"|(?<!\d)\d{1,2}\s?[-–—]\s?\d{1,2}\s?[ap]m",
-    re.IGNORECASE,
-)
+# English and French have words within dates that CLDR's formats lack.
+_WITHIN = frozenset({"of", "st", "nd", "rd", "th", "er", "º", "ª"})
+_MARKS = frozenset(",./-")
+_ZONES = frozenset({"z", "utc", "gmt"})
+# Two digits of a year from here on may mean 19xx or 20xx.
+_PIVOT = 50
+
+
+class _Part(NamedTuple):
+    """A number or the name of a month: tokens `first` up to `end`. digits: 0 for a name."""
+
+    value: int
+    digits: int
+    first: int
+    end: int
+
+
+class Found(NamedTuple):
+    """A date in a text: tokens `first` up to `end`. doubt: how its parts were told apart."""
+
+    day: date
+    doubt: str | None
+    first: int
+    end: int
 
 
 @lru_cache(maxsize=16_384)
-def read_date(text: str, with_time: bool) -> Reading:
+def read_date(text: str, with_time: bool, language: str | None = None) -> Reading:
     """Reads the date that a text states, or date and time, as ISO 8601; other texts unchanged.
 
     Raises ValueError for several dates or times, and for a time that is not understood.
     """
-    # The year, at least, must be in digits: the search for words takes long.
-    if _ISO.fullmatch(text) and (_NO_WORDS.fullmatch(text) or not _parsed(text, with_time)):
-        return Reading(text) if with_time else _day_of(text)
+    if _ISO.fullmatch(text) and (moment := _iso(text)) is not None:
+        day = moment.date().isoformat()
+        return Reading(text) if with_time or day == text else noted(text, day, "without the time")
     if not _DIGIT.search(text):
         return Reading(text)
-    if with_time and _TIMES.search(text):
+    tokens = tokens_of(text)
+    dates = list(dates_in(tokens, language))
+    if not dates:
+        return Reading(text)
+    if len({each.day for each in dates}) > 1:
+        stated = ", ".join(each.day.isoformat() for each in dates)
+        raise ValueError(f"states several dates ({stated}); the field takes one")
+    day, doubt = dates[0].day, dates[0].doubt
+    inside = {place for each in dates for place in range(each.first, each.end)}
+    clocks = list(_times_in(tokens, language, inside))
+    inside |= {place for _, first, end in clocks for place in range(first, end)}
+    for place, token in enumerate(tokens):
+        if place not in inside and _is_stated(token, language):
+            raise ValueError(f'"{token.text}" beside the date is not understood; it may be a range')
+    if len({clock for clock, _, _ in clocks}) > 1:
         raise ValueError("states several times; the field takes one")
-    places = list(_PLACED.finditer(text))
-    if any(_DAY_BEFORE.search(text, 0, place.start()) for place in places):
-        raise ValueError("states several dates; the field takes one")
-    found = _parsed(text, with_time)
-    if found is None:
-        if len(places) > 1:
-            stated = ", ".join(place[0] for place in places)
-            raise ValueError(f"states several dates ({stated}); the field takes one")
-        if with_time and places and _TIME.search(text):
-            raise ValueError("states a time that is not understood")
-        found = _parsed(places[0][0], with_time) if places else None
-    if found is None:
-        return Reading(text)
-    numeric = _NUMERIC.search(text)
-    is_doubtful = numeric and int(numeric[1]) <= 12 and int(numeric[3]) <= 12
-    order = "month first" if numeric and numeric["mark"] == "/" else "day first"
-    return noted(text, found, order if is_doubtful else None)
+    if not with_time:
+        return noted(text, day.isoformat(), doubt, "without the time" if clocks else None)
+    clock = clocks[0][0] if clocks else time()
+    if clocks and (zone := _zone_behind(tokens, clocks[0][2])):
+        raise ValueError(f'"{zone}" behind the time is no zone that is understood')
+    return noted(text, datetime.combine(day, clock).isoformat(), doubt)
 
 
-def _day_of(text: str) -> Reading:
-    """The date of a date and time in ISO 8601; other texts unchanged."""
+def _iso(text: str) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError:
-        return Reading(text)
-    day = moment.date().isoformat()
-    return Reading(text) if day == text else noted(text, day, "without the time")
-
-
-def _parsed(text: str, with_time: bool) -> str | None:
-    # Slow to import, so only where a text is not ISO 8601.
-    from dateparser import parse
-
-    if _COMPACT.fullmatch(text):
-        text = f"{text[:4]}-{text[4:6]}-{text[6:]}"
-    numeric = _NUMERIC.search(text)
-    found = parse(
-        text,
-        languages=_LANGUAGES,
-        settings={
-            "DATE_ORDER": "MDY" if numeric and numeric["mark"] == "/" else "DMY",
-            "REQUIRE_PARTS": ["day", "month", "year"],
-            "PARSERS": ["absolute-time"],
-        },
-    )
-    if found is None:
         return None
-    return str(found.isoformat() if with_time else found.date().isoformat())
+
+
+def _is_stated(token: Token, language: str | None) -> bool:
+    """True for what may be of a date or a time: numbers, number words, "noon"."""
+    word = token.text.casefold()
+    is_word = token.kind == "word"
+    return token.kind == "number" or (
+        is_word and (is_number_word(word, language) or word in cldr.parts_of_days(language))
+    )
+
+
+# --- dates ----------------------------------------------------------------------------------
+
+
+def dates_in(tokens: Sequence[Token], language: str | None = None) -> Iterator[Found]:
+    """Yields the dates among tokens, in order."""
+    parts = list(_parts(tokens, language))
+    at = 0
+    while at < len(parts):
+        triple = parts[at : at + 3]
+        found = _date(tokens, triple, language) if len(triple) == 3 else _compact(tokens, triple[0])
+        found = found or _compact(tokens, parts[at])
+        if found is not None:
+            yield found
+            at += 3 if found.end > parts[at].end else 1
+        else:
+            at += 1
+
+
+def _parts(tokens: Sequence[Token], language: str | None) -> Iterator[_Part]:
+    months = cldr.months(language)
+    at = 0
+    while at < len(tokens):
+        for end in (at + 2, at + 1):
+            name = "".join(token.text for token in tokens[at:end])
+            spaced = " ".join(token.text for token in tokens[at:end])
+            month = months.get(cldr.folded_name(name).casefold()) or months.get(spaced.casefold())
+            if month and end <= len(tokens):
+                yield _Part(month, 0, at, end)
+                at = end
+                break
+        else:
+            if tokens[at].kind == "number":
+                for digits in re.split(r"[./-]", in_ascii(tokens[at].text)):
+                    if digits.isdigit():
+                        yield _Part(int(digits), len(digits), at, at + 1)
+            at += 1
+
+
+def _compact(tokens: Sequence[Token], part: _Part) -> Found | None:
+    """The date of eight digits, 20210303."""
+    year, month, day = part.value // 10_000, part.value // 100 % 100, part.value % 100
+    is_near = part.digits == 8 and 1900 <= year < 2100
+    return _found(year, month, day, None, part, part) if is_near else None
+
+
+def _date(tokens: Sequence[Token], parts: Sequence[_Part], language: str | None) -> Found | None:
+    first, second, third = parts
+    gaps = [_gap(tokens, first, second, language), _gap(tokens, second, third, language)]
+    if None in gaps or sum(part.digits == 0 for part in parts) > 1:
+        return None
+    doubt = None
+    match [part.digits for part in parts]:
+        case [1 | 2, 0, 4]:
+            day, month, year = first, second, third
+        case [0, 1 | 2, 4]:
+            month, day, year = first, second, third
+        case [4, 0 | 1 | 2, 1 | 2] if second.digits == 0 or gaps[0] == gaps[1]:
+            year, month, day = first, second, third
+        case [1 | 2, 1 | 2, 2 | 4] if gaps[0] == gaps[1] and gaps[0] in _MARKS:
+            year = third
+            is_month_first = cldr.is_month_first(language) if language else gaps[0] == "/"
+            if max(first.value, second.value) > 12:
+                is_month_first = second.value > 12
+            elif language is None and first.value != second.value:
+                doubt = "month first" if is_month_first else "day first"
+            month, day = (first, second) if is_month_first else (second, first)
+        case _:
+            return None
+    if year.digits == 2:
+        if year.value >= _PIVOT:
+            raise ValueError(f'"{year.value}" may be the year 19{year.value} or 20{year.value}')
+        year = year._replace(value=2000 + year.value)
+        doubt = "; ".join(filter(None, (doubt, f"the year {year.value}")))
+    return _found(year.value, month.value, day.value, doubt, first, third)
+
+
+def _found(
+    year: int, month: int, day: int, doubt: str | None, first: _Part, last: _Part
+) -> Found | None:
+    try:
+        return Found(date(year, month, day), doubt, first.first, last.end)
+    except ValueError:
+        return None
+
+
+def _gap(tokens: Sequence[Token], left: _Part, right: _Part, language: str | None) -> str | None:
+    """What stands between two parts, words left out; None for what belongs to no date."""
+    if left.first == right.first:  # in one token: 03.04.2021
+        return "."
+    between = tokens[left.end : right.first]
+    words = cldr.words_of_dates(language) | _WITHIN
+    if any(
+        token.text not in _MARKS and cldr.folded_name(token.text).casefold() not in words
+        for token in between
+    ):
+        return None
+    return "".join(token.text for token in between if token.text in _MARKS)
+
+
+# --- times ----------------------------------------------------------------------------------
+
+
+def _times_in(
+    tokens: Sequence[Token], language: str | None, taken: set[int]
+) -> Iterator[tuple[time, int, int]]:
+    """Yields times of the day with their places, zones included."""
+    at = 0
+    while at < len(tokens):
+        clock = _time(tokens, at, language) if at not in taken else None
+        if clock is not None:
+            yield clock
+        at = clock[2] if clock else at + 1
+
+
+def _time(tokens: Sequence[Token], at: int, language: str | None) -> tuple[time, int, int] | None:
+    numbers, end = [in_ascii(tokens[at].text)], at + 1
+    while (
+        len(numbers) < 3
+        and end + 1 < len(tokens)
+        and tokens[end].text == ":"
+        and is_glued(tokens[end - 1], tokens[end])
+    ):
+        numbers.append(in_ascii(tokens[end + 1].text))
+        end += 2
+    is_afternoon, end = _half_of_day(tokens, end, language)
+    if not all(re.fullmatch(r"\d{1,2}(?:[.,]\d{1,6})?", number) for number in numbers):
+        return None
+    if len(numbers) == 1 and is_afternoon is None:
+        return None
+    hour, minute, second = (float(n.replace(",", ".")) for n in (*numbers, "0", "0")[:3])
+    if is_afternoon is not None and 1 <= hour <= 12:
+        hour = hour % 12 + 12 * is_afternoon
+    zone, end = _zone(tokens, end)
+    micro = round(second % 1 * 10**6)
+    try:
+        return time(int(hour), int(minute), int(second), micro, zone), at, end
+    except ValueError:
+        raise ValueError(f'"{":".join(numbers)}" is a time that is not understood') from None
+
+
+def _half_of_day(
+    tokens: Sequence[Token], at: int, language: str | None
+) -> tuple[bool | None, int]:
+    for end in range(min(len(tokens), at + 4), at, -1):
+        name = "".join(token.text for token in tokens[at:end])
+        half = cldr.halves_of_days(language).get(cldr.folded_name(name).casefold())
+        if half is not None:
+            return half, end
+    return None, at
+
+
+def _zone(tokens: Sequence[Token], at: int) -> tuple[timezone | None, int]:
+    """The zone behind a time, an offset or UTC, and its end."""
+    zone = None
+    if at < len(tokens) and tokens[at].text.casefold() in _ZONES:
+        zone, at = timezone.utc, at + 1
+    if at + 1 < len(tokens) and tokens[at].text in "+-−" and is_glued(tokens[at], tokens[at + 1]):
+        minutes = tokens[at + 3].text if at + 3 < len(tokens) and tokens[at + 2].text == ":" else ""
+        offset = re.fullmatch(r"(\d\d?)(\d\d)?", tokens[at + 1].text)
+        if offset and (not minutes or minutes.isdigit()):
+            span = timedelta(hours=int(offset[1]), minutes=int(minutes or offset[2] or 0))
+            is_east = tokens[at].text == "+"
+            return timezone(span if is_east else -span), at + (4 if minutes else 2)
+    return zone, at
+
+
+def _zone_behind(tokens: Sequence[Token], at: int) -> str | None:
+    """The word behind a time that may be the name of a zone: letters in upper case."""
+    word = tokens[at].text if at < len(tokens) else ""
+    return word if len(word) > 1 and word.isalpha() and word.isupper() else None

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
-from functools import lru_cache
 from itertools import islice
-from typing import Any
 
-from schemax.reading import Reading, noted, units
-from schemax.reading.amounts import Amount, amounts_in, plain
-from schemax.reading.numbers import read_number, smaller_part
-from schemax.reading.units import unit_beside
+from schemax.reading import Reading, noted
+from schemax.reading.amounts import Grammar
+from schemax.reading.numbers import end_of_parts, read_number, stated_unit
+from schemax.reading.tokens import NUMBER, in_ascii, value_of
+from schemax.reading.units import field_unit
 
 _BARE = re.compile(r"[-+−]?\d+(?:[.,]\d*)?(?:[eE][-+]?\d{1,2})?")
-# A minus in front of a number, and the notations of fractions.
-_MINUS = re.compile(r"(?:^|[\s(\[:=~<>])[-−–]\s?$")
-_FRACTION = re.compile(r"[¼-¾⅐-⅞]|\d\s?[/⁄]\s?\d")
-# "3 in 1", where no inches are meant.
-_IN_ONE = re.compile(r"\s+in\s+\d{1,2}(?![\w'\"”″])(?![.,]\d)", re.IGNORECASE)
-_NEXT = re.compile(r"[^\S\n]*(\d+(?:[.,]\d+)?)")
+# The characters around a number that may belong to its amount.
+_BEFORE, _BEHIND = 24, 60
 # The most places of a number that are examined.
 _MOST_PLACES = 100
 
 
-def read_nearby(text: str, documents: tuple[str, ...], whole: bool, unit: str) -> Reading | None:
+def read_nearby(
+    text: str, documents: tuple[str, ...], whole: bool, unit: str, language: str | None = None
+) -> Reading | None:
     """Reads a bare number in the unit that the documents state behind it; None to keep the number.
 
     The number is kept if a document states it in the field's own unit or without a unit, or if no
@@ -36,92 +33,69 @@ def read_nearby(text: str, documents: tuple[str, ...], whole: bool, unit: str) -
     """
     if not _BARE.fullmatch(text):
         return None
-    text = _plain(text)
-    stated = list(islice(_stated(text, documents, unit), _MOST_PLACES))
-    if not stated or "" in stated:
+    places = (
+        place for document in documents for place in _stated(text, document, unit, language)
+    )
+    stated = list(islice(places, _MOST_PLACES))
+    if not stated or None in stated:
         return None
-    found = [(place, read_number(place, whole, unit)) for place in dict.fromkeys(stated)]
-    values = {reading.value for _, reading in found}
-    if len(values) > 1:
-        places = " and ".join(f'"{place}"' for place, _ in found)
-        raise ValueError(f"the documents state {places}, and the value has no unit")
-    place, reading = found[0]
+    readings = {place: read_number(place, whole, unit, language) for place in stated if place}
+    if len({reading.value for reading in readings.values()}) > 1:
+        shown = " and ".join(f'"{place}"' for place in readings)
+        raise ValueError(f"the documents state {shown}, and the value has no unit")
+    place, reading = next(iter(readings.items()))
+    if _decimal(text) >= 0 > Decimal(reading.value) and field_unit(unit).is_temperature:
+        raise ValueError(f"the documents state {place}, and the value has no minus")
     return reading if reading.note else noted(place, reading.value)
 
 
-@lru_cache(maxsize=4096)
-def places_of(text: str) -> re.Pattern[str]:
-    """A pattern for a number, with any thousands separators and trailing zeros.
+def places_of(text: str, document: str) -> Iterator[tuple[int, int]]:
+    """Yields the places of a number in a document, whatever its separators.
 
-    text: digits with at most one decimal separator between them.
+    text: as `read_nearby` takes it.
     """
-    whole, _, decimals = text.lstrip("-−").replace(",", ".").partition(".")
-    decimals = decimals.rstrip("0")
-    head = len(whole) % 3 or 3
-    groups = [whole[:head], *(whole[at : at + 3] for at in range(head, len(whole), 3))]
-    digits = "[.,'’ \u00a0\u2009\u202f]?".join(groups)
-    behind = rf"[.,]{decimals}0*" if decimals else r"(?:[.,]0{1,2}(?!\d))?"
-    return re.compile(rf"(?<![\w.,/'’]){digits}{behind}(?![.,/'’]?\d)")
+    value = abs(_decimal(text))
+    for match in NUMBER.finditer(document):
+        if value in (abs(value_of(match[0], grouped)[0] or -1) for grouped in (False, True)):
+            if not (match.start() and document[match.start() - 1].isalpha()):
+                yield match.span()
 
 
-def _plain(text: str) -> str:
-    """Writes a number in digits with at most a point: "+100", "100." and "1e2" as 100."""
-    value = Decimal(text.replace("−", "-").replace(",", "."))
-    digits = re.sub(r"[eE].*", "", text.lstrip("+-−"))
-    is_plain = "e" not in text.lower() and digits[-1] not in ".,"
-    return text.lstrip("+") if is_plain else plain(value)
+def _decimal(text: str) -> Decimal:
+    return Decimal(in_ascii(text).replace(",", ".").rstrip("."))
 
 
-def _stated(text: str, documents: Iterable[str], unit: str) -> Iterator[str]:
-    """Yields the number with its unit for each place; "" for the field's own unit, or no unit.
-
-    Raises ValueError if the number stands with a minus that the text lacks.
-    """
-    shown = re.sub(r"[.,]0+$", "", text)
-    negative = None
-    for document in documents:
-        for start, end in _places(text, document):
-            amount = Amount(Decimal(0), start, end, 0)
-            found = unit_beside(document, amount, unit)
-            whole = 0 if found is None else _end_of_parts(document, found, unit)
-            if found is None or _IN_ONE.match(document, end):
-                yield ""
-            elif whole > found[1]:
-                yield shown + document[end:whole]
-            elif found[0] == units.unit_named(unit) and not (
-                # Of other amounts a hyphen is a bullet.
-                units.is_temperature(unit) and _MINUS.search(document, 0, start)
-            ):
-                yield ""
-            elif text[0] not in "-−" and _MINUS.search(document, 0, start):
-                negative = document[start : found[1]]
-            elif found[1] == end:  # money, whose symbol may stand in front
-                yield f"{shown} {found[0]}"
-            else:
-                yield shown + document[end : found[1]]
-                negative = None
-    if negative is not None:
-        raise ValueError(f"the documents state -{negative}, and the value has no minus")
-
-
-def _end_of_parts(document: str, found: tuple[Any, int], unit: str) -> int:
-    """The end of an amount whose first part has the unit found: behind the inches of 5 ft 11 in."""
-    behind = _NEXT.match(document, found[1])
-    if behind is None or units.is_money(unit) or not units.converts(found[0], unit):
-        return found[1]
-    part = Amount(Decimal(behind[1].replace(",", ".")), *behind.span(1), 0)
-    smaller = unit_beside(document, part, unit) or smaller_part(document, part, found[0])
-    if smaller is None or not units.converts(smaller[0], unit) or not found[0] > smaller[0]:
-        return found[1]
-    return smaller[1]
+def _stated(text: str, document: str, unit: str, language: str | None) -> Iterator[str | None]:
+    """Yields a number with its unit for each place; None for the field's own unit, or no unit."""
+    field = field_unit(unit)
+    for start, end in places_of(text, document):
+        begin = document.rfind(" ", max(0, start - _BEFORE), max(0, start - 2)) + 1 or start
+        begin = start if start - begin > _BEFORE else begin
+        grammar = Grammar(document[begin : end + _BEHIND], False, field, language)
+        around = grammar.read()
+        at = next(
+            (n for n, each in enumerate(around.amounts) if _start(around, each.at) == start - begin),
+            None,
+        )
+        if at is None:
+            continue
+        amount = around.amounts[at]
+        is_money = field.code is not None
+        if (amount.codes if is_money else amount.units) is None and not amount.codes:
+            yield None
+            continue
+        first, last = _start(around, amount.first), around.tokens[end_of_parts(around, at, field) - 1].end
+        phrase = around.source[first:last]
+        try:
+            is_own = not is_money and stated_unit(around, amount, field) == field.unit
+        except ValueError:
+            is_own = False
+        is_own = is_own or (is_money and field.code in (amount.codes or ()))
+        # Of other amounts than temperatures a hyphen is a bullet.
+        is_kept = is_own and not (field.is_temperature and amount.value < 0)
+        has_parts = last > around.tokens[amount.end - 1].end
+        yield None if is_kept and not has_parts else phrase
 
 
-def _places(text: str, document: str) -> Iterator[tuple[int, int]]:
-    """Yields the places of a number in a document, also as a fraction."""
-    for match in places_of(text).finditer(document):
-        yield match.span()
-    if _FRACTION.search(document):
-        value = abs(Decimal(text.replace("−", "-").replace(",", ".")))
-        for amount in amounts_in(document, whole=False):
-            if amount.reason == "fraction" and abs(amount.value) == value:
-                yield amount.start, amount.end
+def _start(text: object, place: int) -> int:
+    return int(text.tokens[place].start)  # type: ignore[attr-defined]

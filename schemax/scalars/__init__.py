@@ -9,12 +9,10 @@ from collections.abc import Mapping
 from schemax.scalars.base import Scalar, Writing
 from schemax.scalars.boolean import Boolean
 from schemax.scalars.choice import Choice
-from schemax.scalars.country import Country, Country3
-from schemax.scalars.currency import Currency
+from schemax.scalars.codes import Country, Country3, Currency, Language
 from schemax.scalars.date import Date
 from schemax.scalars.duration import Duration
 from schemax.scalars.email import Email
-from schemax.scalars.language import Language
 from schemax.scalars.moment import Moment
 from schemax.scalars.number import Integer, Number
 from schemax.scalars.text import Text

@@ -1,43 +1,84 @@
-"""ISO codes that stand for names: the base of countries, languages and currencies."""
+"""ISO codes that stand for names: countries, languages and currencies, named by CLDR."""
 
 from __future__ import annotations
 
-import gettext
-import re
+import unicodedata
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from schemax.reading import Reading, noted
+from schemax.reading import Reading, cldr, noted
+from schemax.reading.absence import NEGATIONS
+from schemax.reading.amounts import Grammar
+from schemax.reading.tokens import Token, tokens_of
 from schemax.scalars.base import Scalar, Writing
 
-_LANGUAGES = ("de", "fr", "es", "pt", "it", "nl")
+# Names that are usual and not among CLDR's.
+_BRITISH = ("uk", "u.k.", "great britain", "england", "scotland", "wales")
+_COUNTRIES = {**dict.fromkeys(_BRITISH, "GB"), **dict.fromkeys(("usa", "u.s.a.", "america"), "US")}
+# Shorter names are ordinary words as well: "is", "to", "and".
+_SHORTEST = 4
+_MOST_TOKENS = 10
 
 
 class Code(Scalar):
-    """An ISO code, which is also read from names in seven languages."""
+    """An ISO code, which is also read from names in the languages of `cldr.LANGUAGES`."""
 
     @abstractmethod
-    def names(self) -> Iterable[tuple[str, str]]:
-        """Yields (name, code) pairs, in any case; a code may have several names."""
+    def codes(self) -> Iterable[str]:
+        """All codes."""
+
+    @abstractmethod
+    def names(self, language: str | None) -> Mapping[str, tuple[str, ...]]:
+        """The codes that may be meant by a name in lower case, the likeliest first."""
 
     def is_code(self, text: str) -> bool:
-        return _names(self)[0].get(text.casefold()) == text
+        return text in _codes(self)
 
-    def read(self, text: str, unit: str | None = None) -> Reading:
-        """Reads a code or a name. Raises ValueError for a text that names several."""
+    def read(
+        self, text: str, unit: str | None = None, language: str | None = None
+    ) -> Reading:
+        """Reads a code or a name. Raises ValueError for a text that names several, or negates."""
         if self.is_code(text):
             return Reading(text)
-        names, named = _names(self)
-        stripped = text.strip(" .,;:()[]\"'")
-        if whole := names.get(stripped.casefold()):
-            return noted(text, whole)
-        spelt = dict.fromkeys(match[0].casefold() for match in named.finditer(text))
-        found = list(dict.fromkeys(names[name] for name in spelt))
-        if len(found) > 1:
-            raise ValueError(f"states several ({', '.join(found)}); the field takes one")
-        return noted(text, found[0]) if found else Reading(text)
+        names = self.names(language)
+        tokens = tokens_of(text)
+        whole = names.get(_key(text.strip(" .,;:()[]\"'")))
+        stated = [whole] if whole else list(self.stated(text, tokens, names))
+        if NEGATIONS.intersection(token.text.casefold() for token in tokens) and stated:
+            raise ValueError("says what is not meant")
+        distinct = dict.fromkeys(stated)
+        if len(distinct) > 1:
+            shown = ", ".join(codes[0] for codes in distinct)
+            raise ValueError(f"states several ({shown}); the field takes one")
+        if not distinct:
+            return Reading(text)
+        (codes,) = distinct
+        if len(codes) > 1 and not self.is_sign(text):
+            raise ValueError(f"may mean {' or '.join(codes)}")
+        doubt = "the sign stands for several" if len(codes) > 1 else None
+        return noted(text, codes[0], doubt)
+
+    def is_sign(self, text: str) -> bool:
+        return False
+
+    def stated(
+        self, text: str, tokens: Sequence[Token], names: Mapping[str, tuple[str, ...]]
+    ) -> Iterator[tuple[str, ...]]:
+        """Yields the codes of the names within a text, the longest names first."""
+        places: list[tuple[int, int]] = []
+        start = 0
+        while start < len(tokens):
+            ends = range(min(len(tokens), start + _MOST_TOKENS), start, -1)
+            end = next((end for end in ends if _is_name(text, tokens[start:end], names)), start + 1)
+            if _is_name(text, tokens[start:end], names):
+                places.append((start, end))
+            start = end
+        for start, end in places:
+            beside = [place for place in (start - 1, end) if 0 <= place < len(tokens)]
+            if not any(_goes_on(text, tokens, place, (start, end)) for place in beside):
+                yield names[_key(text[tokens[start].start : tokens[end - 1].end])]
 
     def literal(self, text: str, choices: Any) -> Any:
         if not self.is_code(text):
@@ -45,40 +86,151 @@ class Code(Scalar):
         return text
 
     def terminals(self, writing: Writing) -> Iterator[str]:
-        yield writing.around(self.samples[0], f"/{'|'.join(sorted({*_names(self)[0].values()}))}/")
+        yield writing.around(self.samples[0], f"/{'|'.join(sorted(self.codes()))}/")
 
     def compared(self, value: Any) -> Any:
         return str(value)
 
 
-@lru_cache
-def _names(kind: Code) -> tuple[Mapping[str, str], re.Pattern[str]]:
-    """Codes by name in lower case, and the pattern that finds names in texts, longest first.
-
-    Words within a text are looked up as names alone, since "is" and "to" are codes, too.
-    """
-    names: dict[str, str] = {}
-    for name, code in kind.names():
-        names.setdefault(name.casefold(), code)
-    long = sorted((name for name in names if len(name) > 3), key=len, reverse=True)
-    pattern = "|".join(map(re.escape, long))
-    # "New Jersey" is no Jersey; names such as New Zealand begin with the word themselves.
-    return names, re.compile(rf"(?<!\w)(?<!\bnew )(?:{pattern})(?!\w)", re.IGNORECASE)
+def _key(name: str) -> str:
+    return cldr.folded_name(name).casefold()
 
 
-def spellings(name: str, domain: str) -> Iterator[str]:
-    """Yields a name of pycountry's in seven languages; "Korea, Republic of" also reordered."""
-    for found in dict.fromkeys((name, *(one.gettext(name) for one in _translations(domain)))):
-        plain = re.sub(r"\s*\([^()]*\)", "", found)
-        yield from dict.fromkeys((found, plain))
-        first, _, rest = plain.partition(", ")
-        if rest:
-            yield f"{rest} {first}"
+def _is_name(text: str, run: Sequence[Token], names: Mapping[str, tuple[str, ...]]) -> bool:
+    name = text[run[0].start : run[-1].end]
+    return run[0].kind == "word" and (
+        (len(name) >= _SHORTEST and _key(name) in names) or name.casefold() in _COUNTRIES
+    )
+
+
+def _goes_on(text: str, tokens: Sequence[Token], at: int, run: tuple[int, int]) -> bool:
+    """True if a word beside a name belongs to a longer one: "New Jersey", "DR Congo"."""
+    left, right = (at, run[0]) if at < run[0] else (run[1] - 1, at)
+    word = tokens[at].text
+    is_near = text[tokens[left].end : tokens[right].start] == " " and tokens[at].kind == "word"
+    return is_near and word[0].isupper() and (len(word) > 2 or (word.isupper() and not text.isupper()))
 
 
 @lru_cache
-def _translations(domain: str) -> tuple[gettext.NullTranslations, ...]:
-    import pycountry
+def _codes(kind: Code) -> frozenset[str]:
+    return frozenset(kind.codes())
 
-    folder = pycountry.LOCALES_DIR
-    return tuple(gettext.translation(domain, folder, languages=[one]) for one in _LANGUAGES)
+
+class Country(Code):
+    """CountryAlpha2 of pydantic-extra-types: "Made in Germany" is DE."""
+
+    name = "country"
+    types = ("pydantic_extra_types.country.CountryAlpha2",)
+    shown = "country (code of ISO 3166)"
+    word = "country"
+    widest = ('"DE"', "United Kingdom of Great Britain and Northern Ireland")
+    samples = ("DE",)
+
+    def codes(self) -> Iterator[str]:
+        import pycountry
+
+        for country in pycountry.countries:
+            yield country.alpha_2 if self.name == "country" else country.alpha_3
+
+    @lru_cache  # noqa: B019 -- kinds stay for good
+    def names(self, language: str | None) -> Mapping[str, tuple[str, ...]]:
+        import pycountry
+
+        countries = {country.alpha_2: country for country in pycountry.countries}
+        named = cldr.named("territories", language)
+        pairs = [(name, code) for name, codes in named.items() for code in codes]
+        for code, country in countries.items():
+            given = (getattr(country, key, "") for key in ("name", "common_name", "official_name"))
+            pairs += [(spelt, code) for name in given for spelt in _spellings(name)]
+            pairs += [(code, code), (country.alpha_3, code)]
+        pairs += _COUNTRIES.items()
+        own = {code: code if self.name == "country" else one.alpha_3 for code, one in countries.items()}
+        return _by_name((name, own[code]) for name, code in pairs if code in own)
+
+
+class Country3(Country):
+    """CountryAlpha3 of pydantic-extra-types."""
+
+    name = "country3"
+    types = ("pydantic_extra_types.country.CountryAlpha3",)
+    shown = "country (code of three letters of ISO 3166)"
+    widest = ('"DEU"', Country.widest[1])
+    samples = ("DEU",)
+
+
+class Language(Code):
+    """LanguageAlpha2 of pydantic-extra-types: "in German" is de."""
+
+    name = "language"
+    types = ("pydantic_extra_types.language_code.LanguageAlpha2",)
+    shown = "language (code of ISO 639)"
+    word = "language"
+    widest = ('"de"', "Bokmål, Norwegian; Norwegian Bokmål")
+    samples = ("de",)
+
+    def codes(self) -> Iterator[str]:
+        import pycountry
+
+        yield from filter(None, (getattr(one, "alpha_2", "") for one in pycountry.languages))
+
+    @lru_cache  # noqa: B019 -- kinds stay for good
+    def names(self, language: str | None) -> Mapping[str, tuple[str, ...]]:
+        import pycountry
+
+        named = cldr.named("languages", language)
+        pairs = [(name, code) for name, codes in named.items() for code in codes]
+        for one in pycountry.languages:
+            if code := getattr(one, "alpha_2", ""):
+                pairs += [(spelt, code) for spelt in (code, one.alpha_3, *_spellings(one.name))]
+        return _by_name((name, code) for name, code in pairs if self.is_code(code))
+
+
+class Currency(Code):
+    """Currency and ISO4217 of pydantic-extra-types: "€ 12.50" is EUR."""
+
+    name = "currency"
+    types = (
+        "pydantic_extra_types.currency_code.Currency",
+        "pydantic_extra_types.currency_code.ISO4217",
+    )
+    shown = "currency (code of ISO 4217)"
+    word = "currency"
+    widest = ('"EUR"', "Bosnia and Herzegovina convertible mark")
+    samples = ("EUR",)
+
+    def codes(self) -> Iterator[str]:
+        import pycountry
+
+        yield from (one.alpha_3 for one in pycountry.currencies)
+
+    @lru_cache  # noqa: B019 -- kinds stay for good
+    def names(self, language: str | None) -> Mapping[str, tuple[str, ...]]:
+        words = cldr.words_of_money(language).items()
+        alone = {word: tuple(codes) for word, codes in words if len(codes) == 1}
+        pairs = {**alone, **cldr.currencies(language)}.items()
+        return _by_name((name, code) for name, codes in pairs for code in codes if self.is_code(code))
+
+    def is_sign(self, text: str) -> bool:
+        return any(unicodedata.category(char) == "Sc" for char in text)
+
+    def stated(
+        self, text: str, tokens: Sequence[Token], names: Mapping[str, tuple[str, ...]]
+    ) -> Iterator[tuple[str, ...]]:
+        """Yields the currencies of the amounts of a text; without any, those that it names."""
+        beside = [amount.codes for amount in Grammar(text).read().amounts if amount.codes]
+        yield from beside or super().stated(text, tokens, names)
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """Yields "Korea, Republic of" also as "Republic of Korea"."""
+    yield name
+    first, _, rest = name.partition(", ")
+    yield f"{rest} {first}".removeprefix("The ").strip()
+
+
+def _by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    names: dict[str, dict[str, None]] = {}
+    for name, code in pairs:
+        if name:
+            names.setdefault(_key(name), {})[code] = None
+    return {name: tuple(codes) for name, codes in names.items()}

@@ -25,8 +25,10 @@ class Date(Scalar):
     column = "date"
     seconds = date
 
-    def read(self, text: str, unit: str | None = None) -> Reading:
-        return read_date(text, with_time=False)
+    def read(
+        self, text: str, unit: str | None = None, language: str | None = None
+    ) -> Reading:
+        return read_date(text, False, language)
 
     def literal(self, text: str, choices: Any) -> Any:
         return date.fromisoformat(text)

@@ -38,13 +38,15 @@ class Duration(Scalar):
     widest = ('"P365DT23H59M59.123456S"', "365 days, 23 hours, 59 minutes and 59 seconds")
     samples = (timedelta(hours=1),)
 
-    def read(self, text: str, unit: str | None = None) -> Reading:
+    def read(
+        self, text: str, unit: str | None = None, language: str | None = None
+    ) -> Reading:
         """Reads hours, minutes, days and the like.
 
         Raises ValueError for a number without a unit, for units other than of time, and for several
         durations.
         """
-        return _read(text)
+        return _read(text, language)
 
     def literal(self, text: str, choices: Any) -> Any:
         if not _LITERAL.fullmatch(text):
@@ -59,18 +61,18 @@ class Duration(Scalar):
 
 
 @lru_cache(maxsize=16_384)
-def _read(text: str) -> Reading:
+def _read(text: str, language: str | None) -> Reading:
     if _LITERAL.fullmatch(text):
         return Reading(text)
     if clock := _CLOCK.fullmatch(text.strip()):
         days, hours, minutes, seconds = (Decimal(part or 0) for part in clock.groups())
         found = days * 86_400 + hours * 3600 + minutes * 60 + seconds
         return noted(text, _iso(found), None if clock[4] else "hours and minutes")
-    reading = read_number(text, False, "s")
+    reading = read_number(text, False, "s", language)
     if reading.note is None and reading.value == text and not text.strip().lstrip("+-").isdigit():
         return reading
     # Read in hours and in seconds, a number without a unit gives the same value.
-    if read_number(text, False, "h").value == reading.value and Decimal(reading.value):
+    if read_number(text, False, "h", language).value == reading.value and Decimal(reading.value):
         raise ValueError("has no unit of time")
     return noted(text, _iso(Decimal(reading.value)), _reason(reading))
 

@@ -28,8 +28,10 @@ class Moment(Scalar):
     column = "datetime"
     seconds = datetime
 
-    def read(self, text: str, unit: str | None = None) -> Reading:
-        return read_date(text, with_time=True)
+    def read(
+        self, text: str, unit: str | None = None, language: str | None = None
+    ) -> Reading:
+        return read_date(text, True, language)
 
     def literal(self, text: str, choices: Any) -> Any:
         return datetime.fromisoformat(text)

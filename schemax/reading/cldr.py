@@ -1,0 +1,268 @@
+"""What the world calls things: units, money, factors, months, countries, out of Unicode's CLDR.
+
+Babel carries the data. Each function loads what it needs on first use and keeps it. Names are looked
+up in the languages of `LANGUAGES`, and first of all in the language of the field, if it names one.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+LANGUAGES = tuple(
+    "en en_GB en_IN de de_CH fr es it pt nl sv da nb fi pl cs ro hu tr el ru uk ja zh ko ar he hi "
+    "id vi th".split()
+)
+"""CLDR's names of the locales that are read; English comes first where languages disagree."""
+
+# CLDR's units -> pint's, where the names differ.
+_UNITS = {
+    **{"foodcalorie": "kilocalorie", "millimeter-ofhg": "mmHg", "newton-meter": "newton * meter"},
+    **{"ounce-troy": "troy_ounce", "gallon-imperial": "imperial_gallon"},
+    **{"pint-imperial": "imperial_pint", "fluid-ounce-imperial": "imperial_fluid_ounce"},
+    "quart-imperial": "imperial_quart",
+}
+# Units whose CLDR names pint takes for others: quarters of a year, and Japanese measures.
+_OTHERS = frozenset({"quarter", "rin", "fun", "pinch", "dram", "decade", "gray", "sievert"})
+_PRIMES = re.compile("''|[\"”“]")
+_DROPPED = re.compile(r"[.\u200b-\u200f\u061c\u2066-\u2069\ufeff^]|\*\*")
+_SPACES = re.compile(r"[\s‐-―-]+")
+_PLACE = re.compile(r"[\s\u200e\u200f]*\{\d\}[\s\u200e\u200f]*")
+_DIGITS = re.compile("0+")
+# Words within a pattern of dates, such as "d 'de' MMMM" and "y年M月d日".
+_LITERALS = re.compile(r"'([^']+)'|([^\W\d_a-zA-Z]+)")
+
+
+def folded_name(text: str) -> str:
+    """A name without typographic variants: `fl. oz.` is `fl oz`, `m²` is `m2`, `″` is `''`."""
+    if text.isascii() and text.isalpha():
+        return text
+    text = unicodedata.normalize("NFKC", text).replace("′", "'").replace("’", "'")
+    text = _DROPPED.sub("", _PRIMES.sub("''", text))
+    return _SPACES.sub(" ", text).strip()
+
+
+def check_language(name: object) -> None:
+    """Raises ValueError for anything that CLDR has no data for."""
+    from babel import localedata
+
+    if not isinstance(name, str) or not localedata.exists(name.replace("-", "_")):
+        raise ValueError(f"unknown language {name!r}; name one of CLDR's, such as de or pt-BR")
+
+
+@lru_cache
+def locale(name: str) -> Mapping[str, Any]:
+    from babel import localedata
+
+    return localedata.LocaleDataDict(localedata.load(name.replace("-", "_")))
+
+
+def _locales(language: str | None) -> Iterator[Mapping[str, Any]]:
+    yield from map(locale, dict.fromkeys((*([language] if language else []), *LANGUAGES)))
+
+
+def _texts(node: Any) -> Iterator[str]:
+    """Yields the texts of a part of a locale's data, whatever their plural or width."""
+    if isinstance(node, str):
+        yield node
+    elif node is not None and hasattr(node, "values"):
+        for inner in node.values():
+            yield from _texts(inner)
+    else:
+        yield from filter(None, [getattr(node, "pattern", None)])
+
+
+def separators(language: str) -> tuple[str, str]:
+    """(decimal sign, sign of thousands) of a language."""
+    data = locale(language)
+    symbols = data["number_symbols"][data["default_numbering_system"]]
+    return symbols["decimal"], symbols["group"]
+
+
+def is_month_first(language: str) -> bool:
+    (pattern,) = _texts(locale(language)["date_formats"]["short"])
+    return 0 <= pattern.find("M") < pattern.find("d")
+
+
+@lru_cache(maxsize=16)
+def units(language: str | None) -> tuple[Mapping[str, dict[str, int]], Mapping[str, set[str]]]:
+    """pint's units by name, each with its language's rank; and the cases that a name is written in.
+
+    A name may have several units. The rank of the field's language, or English, is 0. The unit ""
+    stands for one that CLDR names and pint does not know.
+    """
+    names: dict[str, dict[str, int]] = {}
+    for rank, data in enumerate(_locales(language)):
+        displayed = data["unit_display_names"]
+        for identity, patterns in data["unit_patterns"].items():
+            unit = pint_name(identity)
+            shown = [
+                text
+                for width in patterns.values()
+                for plural, text in width.items()
+                if plural not in ("per", "gender") and isinstance(text, str)
+            ]
+            for text in {*shown, *_texts(displayed.get(identity))}:
+                name = folded_name(_PLACE.sub("", text))
+                # A degree alone is an angle; Americans leave Fahrenheit out.
+                if name and not (name == "°" and unit != "degree"):
+                    names.setdefault(name, {}).setdefault(unit, rank)
+                    if name[0] == "°" and len(name) == 2:
+                        names.setdefault(name[1], {}).setdefault(unit, rank)
+    spellings: dict[str, set[str]] = {}
+    for name in names:
+        spellings.setdefault(name.casefold(), set()).add(name)
+    return names, spellings
+
+
+def pint_name(identity: str) -> str:
+    """pint's name of CLDR's unit, "speed-kilometer-per-hour"; "" for one that pint lacks."""
+    name = identity.partition("-")[2]
+    if name in _OTHERS or name.endswith(("-jp", "-person", "-metric")):
+        return ""
+    parts = []
+    for part in _UNITS.get(name, name).split("-per-"):
+        power = {"square": "**2", "cubic": "**3"}.get(part.partition("-")[0], "")
+        parts.append((part.partition("-")[2] if power else part).replace("-", "_") + power)
+    return " / ".join(parts)
+
+
+@lru_cache(maxsize=16)
+def factors(language: str | None) -> Mapping[str, tuple[int, ...]]:
+    """Powers of ten by name, "Mio" and "lakh"; several where languages disagree, English first."""
+    names: dict[str, dict[int, None]] = {}
+    for data in _locales(language):
+        for width in data["compact_decimal_formats"].values():
+            for plural in width.values():
+                for size, pattern in plural.items():
+                    text = pattern if isinstance(pattern, str) else pattern.pattern
+                    digits = _DIGITS.search(text)
+                    name = folded_name(_DIGITS.sub("", text).replace("'", "")).casefold()
+                    if digits and name:
+                        factor = int(size) // 10 ** (len(digits[0]) - 1)
+                        names.setdefault(name, {})[factor] = None
+    return {name: tuple(meant) for name, meant in names.items()}
+
+
+@lru_cache(maxsize=16)
+def currencies(language: str | None) -> Mapping[str, tuple[str, ...]]:
+    """Codes of ISO 4217 by code, sign and name, in lower case; the likeliest first."""
+    names: dict[str, dict[str, None]] = {}
+    for data in _locales(language):
+        for part in ("currency_symbols", "currency_names", "currency_names_plural"):
+            for code, node in data[part].items():
+                for text in _texts(node):
+                    names.setdefault(folded_name(text).casefold(), {})[code] = None
+    for code in currency_codes():
+        names[code.casefold()] = {code: None}
+    signs = locale("en")["currency_symbols"]
+    for code, sign in signs.items():
+        # A "$" may be any of the dollars whose sign ends with it.
+        if len(sign) > 1 and unicodedata.category(sign[-1]) == "Sc":
+            names.setdefault(sign[-1], {})[code] = None
+    return {name: tuple(meant) for name, meant in names.items() if not name.isdigit()}
+
+
+@lru_cache
+def currency_codes() -> frozenset[str]:
+    return frozenset(locale("en")["currency_names"])
+
+
+@lru_cache(maxsize=16)
+def words_of_money(language: str | None) -> Mapping[str, frozenset[str]]:
+    """Codes of the currencies that have a word in their name: "dollars", "swiss"."""
+    words: dict[str, set[str]] = {}
+    for name, codes in currencies(language).items():
+        for word in name.split():
+            words.setdefault(word, set()).update(codes)
+    return {word: frozenset(codes) for word, codes in words.items()}
+
+
+@lru_cache(maxsize=16)
+def per_words(language: str | None) -> frozenset[str]:
+    patterns = (data["compound_unit_patterns"]["per"]["long"] for data in _locales(language))
+    texts = (text for pattern in patterns for text in _texts(pattern))
+    return frozenset(folded_name(_PLACE.sub(" ", text)).casefold() for text in texts) | {"/"}
+
+
+@lru_cache
+def factor_letters() -> frozenset[str]:
+    """The letters of English for powers of ten: K, M, B, T."""
+    patterns = locale("en")["compact_decimal_formats"]["short"]["other"].values()
+    return frozenset(_DIGITS.sub("", pattern.pattern) for pattern in patterns)
+
+
+@lru_cache
+def conjunctions() -> frozenset[str]:
+    """The words between the last two items of a list: "and", "und", "y"."""
+    lists = (data["list_patterns"]["standard"] for data in _locales(None))
+    texts = {text for patterns in lists for text in (patterns["end"], patterns["2"])}
+    return frozenset(_PLACE.sub("", text).strip(" ,").casefold() for text in texts) - {""}
+
+
+@lru_cache(maxsize=16)
+def months(language: str | None) -> Mapping[str, int]:
+    """Numbers of months by name in lower case, "mars" and "3月".
+
+    Without the field's language, a name that languages disagree about has no number.
+    """
+    names: dict[str, int] = {}
+    for data in _locales(None):
+        for name, number in _numbered(data["months"]):
+            names[name] = number if names.get(name, number) == number else 0
+    own = dict(_numbered(locale(language)["months"])) if language else {}
+    return {name: number for name, number in (names | own).items() if number}
+
+
+@lru_cache(maxsize=16)
+def words_of_dates(language: str | None) -> frozenset[str]:
+    """Days of the week, eras, and the words within dates: "de", "г", "年"."""
+    words: set[str] = set()
+    for data in _locales(language):
+        words.update(*(name.split() for name, _ in _numbered(data["days"])))
+        words.update(*(text.casefold().split() for text in _texts(data["eras"])))
+        for width in ("long", "full", "medium", "short"):
+            for pattern in _texts(data["date_formats"][width]):
+                for quoted, bare in _LITERALS.findall(pattern):
+                    words.update((quoted or bare).casefold().split())
+    return frozenset(map(folded_name, words))
+
+
+@lru_cache(maxsize=16)
+def parts_of_days(language: str | None) -> frozenset[str]:
+    """Names of times of the day, "noon" and "evening"."""
+    texts = (text for data in _locales(language) for text in _texts(data["day_periods"]))
+    return frozenset(folded_name(text).casefold() for text in texts if len(text) > 2)
+
+
+@lru_cache(maxsize=16)
+def halves_of_days(language: str | None) -> Mapping[str, bool]:
+    """True for names of the afternoon ("pm"), False for names of the forenoon."""
+    names: dict[str, bool] = {}
+    for data in _locales(language):
+        for width in data["day_periods"]["format"].values():
+            for half in ("am", "pm"):
+                if half in width:
+                    names.setdefault(folded_name(width[half]).casefold().replace(" ", ""), half == "pm")
+    return names
+
+
+def _numbered(part: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yields the names of months or days, and their numbers."""
+    for context in part.values():
+        for width, texts in context.items():
+            if width != "narrow":
+                yield from ((folded_name(text).casefold(), at) for at, text in texts.items())
+
+
+@lru_cache(maxsize=16)
+def named(part: str, language: str | None) -> Mapping[str, tuple[str, ...]]:
+    """Codes by name in lower case. part: "territories" or "languages"."""
+    names: dict[str, dict[str, None]] = {}
+    for data in _locales(language):
+        for code, text in data[part].items():
+            names.setdefault(folded_name(text).casefold(), {})[code] = None
+    return {name: tuple(codes) for name, codes in names.items()}
