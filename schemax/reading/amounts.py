@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from schemax.reading import cldr
 from schemax.reading.number_words import MINUS
 from schemax.reading.tokens import FRACTIONS, Token, is_glued, tokens_of, value_of
-from schemax.reading.units import FieldUnit, units_named, units_of_pint
+from schemax.reading.units import OTHER_CASE, FieldUnit, units_named, units_of_pint
 
 Units: TypeAlias = tuple[tuple[Any, int], ...]
 """Units that a name stands for, each with the rank of its language."""
@@ -31,6 +31,7 @@ _MINUS = frozenset("-−－")
 _QUOTES = frozenset("\"“„«")
 _BOTTOMS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 20, 25, 32, 50, 64, 100)
 _ORDINAL = re.compile(r"\d?(?<!1)(?:1st|2nd|3rd)|\d?(?:[04-9]|(?<=1)[1-3])th", re.IGNORECASE)
+_DOZEN = {"dozen": (12,)}
 # The most tokens of a name: "fl", ".", "oz", ".".
 _MOST_TOKENS = 6
 
@@ -133,9 +134,7 @@ class Grammar:
             units, name_end = self._per(units, name_end)
         # With a factor a lone point is the decimal sign, and with money it separates thousands.
         grouped = factor == 1 and (self._grouped or codes is not None)
-        value, reason = value_of(digits, grouped, self._signs)
-        if fraction is not None:
-            value, reason = fraction[0], "fraction"
+        value, reason = (fraction[0], "fraction") if fraction else value_of(digits, grouped, self._signs)
         if value is None or self._is_raised(end):
             return None
         return Amount(
@@ -267,7 +266,7 @@ class Grammar:
         start = self._behind_hyphen(at)
         for end in self._ends(start, 3):
             name = cldr.folded_name(self._text(start, end)).casefold()
-            sizes = cldr.factors(self._language).get(name)
+            sizes = _DOZEN.get(name) or cldr.factors(self._language).get(name)
             if sizes is None:
                 continue
             behind = self._behind_hyphen(end)
@@ -275,7 +274,7 @@ class Grammar:
             is_named = is_named or self._unit(behind)[0] is not None
             if not is_named and self._unit(start)[1] >= end:
                 return 1, at, ()  # a unit as well, as "mil" is
-            if len(name) > 1 or is_named:
+            if len(name) > 1 or is_named or not name.isascii():
                 doubt = (f'"{name}" as {sizes[0]:,}',) if len(sizes) > 1 else ()
                 return sizes[0], end, doubt
         return 1, at, ()
@@ -283,13 +282,18 @@ class Grammar:
     def _unit(self, at: int) -> tuple[Units | None, int]:
         for end in self._ends(at, _MOST_TOKENS):
             units = units_named(self._text(at, end), self._language)
-            if units is not None:
+            if units is not None and self._is_sure(units):
                 return units, end
         if self._field is not None and at < len(self.tokens) and self.tokens[at].kind == "word":
             known = units_of_pint(self.tokens[at].text)
             if any(self._field.takes(unit) for unit, _ in known):
                 return known, at + 1
         return None, at
+
+    def _is_sure(self, units: Units) -> bool:
+        """True for a unit whose name is spelt as CLDR spells it, or that the field takes."""
+        is_spelt = not units or any(rank < OTHER_CASE for _, rank in units)
+        return is_spelt or (self._field is not None and any(self._field.takes(u) for u, _ in units))
 
     def _per(self, units: Units, at: int) -> tuple[Units, int]:
         """The units of a rate, "km per h", and its end; the same units for no rate."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from schemax.reading import Reading, noted
+from schemax.reading.absence import NEGATIONS
+from schemax.reading.tokens import tokens_of
 
 WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("true", "yes", "ja", "oui", "sí", "si", "sim"), True),
@@ -13,14 +14,12 @@ WORDS: Mapping[str, bool] = {
 }
 """The words, in lower case, that a constrained slot may write, in any usual case."""
 
-_OTHERS: Mapping[str, bool] = {
-    **dict.fromkeys(("y", "t", "1", "on", "✓", "✔", "vrai", "wahr", "with", "included"), True),
-    **dict.fromkeys(("available", "enthalten", "inclus", "incluido", "incluído"), True),
-    **dict.fromkeys(("n", "f", "0", "off", "✗", "✘", "faux", "falsch", "without", "none"), False),
-    **dict.fromkeys(("not included", "not available", "unavailable", "nee"), False),
+_KNOWN: Mapping[str, bool] = {
+    **WORDS,
+    **dict.fromkeys(("y", "t", "1", "on", "✓", "✔"), True),
+    **dict.fromkeys(("n", "f", "0", "off", "✗", "✘"), False),
 }
-_KNOWN: Mapping[str, bool] = {**WORDS, **_OTHERS}
-_FIRST = re.compile(r"\s*([^\s,.;:(–—-]+)\s*[,.;:(–—]")
+_BREAKS = frozenset(",.;:!(–—")
 
 
 def spellings() -> dict[str, bool]:
@@ -33,14 +32,24 @@ def spellings() -> dict[str, bool]:
 
 
 def read_boolean(text: str) -> Reading:
-    """Reads the boolean that a text states, as a whole or by its first word: "Yes, with adapter".
+    """Reads the boolean that a text states, as a whole or as its first or last clause.
 
-    A text without a boolean stays unchanged.
+    "Yes, with adapter" and "included: yes" are true. A text without a boolean stays unchanged.
+    Raises ValueError for a text that says yes and no, or denies.
     """
-    word = text.strip().strip(".!").casefold()
-    if word not in _KNOWN and (first := _FIRST.match(text)):
-        word = first[1].casefold()
-    if word not in _KNOWN:
+    if text in ("true", "false"):
+        return Reading(text == "true")
+    words = [token.text.casefold() for token in tokens_of(text)]
+    while words and words[-1] in ".!":
+        words.pop()
+    is_led = len(words) > 1 and words[1] in _BREAKS
+    is_ended = len(words) > 1 and words[-2] in ":–—"
+    stated = words[:1] if len(words) == 1 or is_led else []
+    stated += words[-1:] if is_ended else []
+    values = {_KNOWN[word] for word in stated if word in _KNOWN}
+    if not values:
         return Reading(text)
-    literal = text in ("true", "false")
-    return Reading(_KNOWN[word]) if literal else noted(text, _KNOWN[word])
+    denied = NEGATIONS.intersection(words) - set(stated)
+    if len(values) > 1 or (denied and True in values):
+        raise ValueError("says yes and no")
+    return noted(text, values.pop())

@@ -60,8 +60,12 @@ def locale(name: str) -> Mapping[str, Any]:
     return localedata.LocaleDataDict(localedata.load(name.replace("-", "_")))
 
 
+def _names(language: str | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*([language] if language else []), *LANGUAGES)))
+
+
 def _locales(language: str | None) -> Iterator[Mapping[str, Any]]:
-    yield from map(locale, dict.fromkeys((*([language] if language else []), *LANGUAGES)))
+    yield from map(locale, _names(language))
 
 
 def _texts(node: Any) -> Iterator[str]:
@@ -95,27 +99,36 @@ def units(language: str | None) -> tuple[Mapping[str, dict[str, int]], Mapping[s
     stands for one that CLDR names and pint does not know.
     """
     names: dict[str, dict[str, int]] = {}
-    for rank, data in enumerate(_locales(language)):
-        displayed = data["unit_display_names"]
-        for identity, patterns in data["unit_patterns"].items():
-            unit = pint_name(identity)
-            shown = [
-                text
-                for width in patterns.values()
-                for plural, text in width.items()
-                if plural not in ("per", "gender") and isinstance(text, str)
-            ]
-            for text in {*shown, *_texts(displayed.get(identity))}:
-                name = folded_name(_PLACE.sub("", text))
-                # A degree alone is an angle; Americans leave Fahrenheit out.
-                if name and not (name == "°" and unit != "degree"):
-                    names.setdefault(name, {}).setdefault(unit, rank)
-                    if name[0] == "°" and len(name) == 2:
-                        names.setdefault(name[1], {}).setdefault(unit, rank)
+    for rank, own in enumerate(_names(language)):
+        for name, unit in _units_of(own):
+            names.setdefault(name, {}).setdefault(unit, rank)
     spellings: dict[str, set[str]] = {}
     for name in names:
         spellings.setdefault(name.casefold(), set()).add(name)
     return names, spellings
+
+
+@lru_cache
+def _units_of(name: str) -> tuple[tuple[str, str], ...]:
+    """The names of units in a locale, with pint's names."""
+    pairs: dict[tuple[str, str], None] = {}
+    displayed = locale(name)["unit_display_names"]
+    for identity, patterns in locale(name)["unit_patterns"].items():
+        unit = pint_name(identity)
+        shown = (
+            text
+            for width in patterns.values()
+            for plural, text in width.items()
+            if plural not in ("per", "gender") and isinstance(text, str)
+        )
+        for text in {*shown, *_texts(displayed.get(identity))}:
+            spelt = folded_name(_PLACE.sub("", text))
+            # A degree alone is an angle; Americans leave Fahrenheit out.
+            if spelt and not (spelt == "°" and unit != "degree"):
+                pairs[spelt, unit] = None
+                if spelt[0] == "°" and len(spelt) == 2:
+                    pairs[spelt[1], unit] = None
+    return tuple(pairs)
 
 
 def pint_name(identity: str) -> str:
@@ -151,11 +164,9 @@ def factors(language: str | None) -> Mapping[str, tuple[int, ...]]:
 def currencies(language: str | None) -> Mapping[str, tuple[str, ...]]:
     """Codes of ISO 4217 by code, sign and name, in lower case; the likeliest first."""
     names: dict[str, dict[str, None]] = {}
-    for data in _locales(language):
-        for part in ("currency_symbols", "currency_names", "currency_names_plural"):
-            for code, node in data[part].items():
-                for text in _texts(node):
-                    names.setdefault(folded_name(text).casefold(), {})[code] = None
+    for own in _names(language):
+        for name, code in _currencies_of(own):
+            names.setdefault(name, {})[code] = None
     for code in currency_codes():
         names[code.casefold()] = {code: None}
     signs = locale("en")["currency_symbols"]
@@ -164,6 +175,14 @@ def currencies(language: str | None) -> Mapping[str, tuple[str, ...]]:
         if len(sign) > 1 and unicodedata.category(sign[-1]) == "Sc":
             names.setdefault(sign[-1], {})[code] = None
     return {name: tuple(meant) for name, meant in names.items() if not name.isdigit()}
+
+
+@lru_cache
+def _currencies_of(name: str) -> tuple[tuple[str, str], ...]:
+    """The signs and names of currencies in a locale, with their codes."""
+    parts = (locale(name)[f"currency_{part}"] for part in ("symbols", "names", "names_plural"))
+    named = ((text, code) for part in parts for code, node in part.items() for text in _texts(node))
+    return tuple(dict.fromkeys((folded_name(text).casefold(), code) for text, code in named))
 
 
 @lru_cache

@@ -94,7 +94,7 @@ def _iso(text: str) -> datetime | None:
 def _is_stated(token: Token, language: str | None) -> bool:
     """True for what may be of a date or a time: numbers, number words, "noon"."""
     word = token.text.casefold()
-    is_word = token.kind == "word"
+    is_word = token.kind == "word" and word not in cldr.words_of_dates(language)
     return token.kind == "number" or (
         is_word and (is_number_word(word, language) or word in cldr.parts_of_days(language))
     )

@@ -130,7 +130,7 @@ def statements(text: Text, field: FieldUnit) -> list[Statement]:
         last = said[-1] if said else None
         larger = last.unit if last and _is_beside(text, last.end, amount.first) else None
         unit = stated_unit(text, amount, field, larger)
-        if last and larger is not None and unit is not None and has_parts(larger, unit):
+        if last and larger is not None and unit is not None and is_part(field, larger, unit, amount):
             part = field.exact(amount.value, unit)
             total = field.exact(last.amount.value, last.unit) if last.parts == 1 else last.value
             total += -part if total < 0 else part
@@ -156,10 +156,9 @@ def stated_unit(text: Text, amount: Amount, field: FieldUnit, larger: Any = None
             raise ValueError(f"{stated} does not convert to {field.name}")
         if str(larger) not in SMALLER:
             return None
-        smaller = field_unit(SMALLER[str(larger)])
+        smaller = field_unit(SMALLER[str(larger)]).unit
         is_last = amount.end == len(text.tokens) or text.tokens[amount.end].kind == "sign"
-        is_part = is_last and amount.value < smaller.exact(Decimal(1), larger)
-        return smaller.unit if is_part else None
+        return smaller if is_last and is_part(field, larger, smaller, amount) else None
     if not amount.units:
         raise ValueError(f'"{amount.name}" is a unit that is not read')
     unit = larger and meant(amount.units, field, larger)
@@ -167,6 +166,12 @@ def stated_unit(text: Text, amount: Amount, field: FieldUnit, larger: Any = None
     if unit is None:
         raise ValueError(f"{amount.units[0][0]} does not convert to {field.name}")
     return unit
+
+
+def is_part(field: FieldUnit, larger: Any, smaller: Any, amount: Amount) -> bool:
+    """True for an amount that is less than one of the larger unit: 11 inches, behind feet."""
+    size = field.exact(Decimal(1), larger)
+    return has_parts(larger, smaller) and 0 <= field.exact(amount.value, smaller) < size
 
 
 def end_of_parts(text: Text, at: int, field: FieldUnit) -> int:
@@ -177,7 +182,7 @@ def end_of_parts(text: Text, at: int, field: FieldUnit) -> int:
         unit = stated_unit(text, amount, field) if amount.units else None
         for part in behind:
             smaller = stated_unit(text, part, field, unit) if _is_beside(text, end, part.first) else None
-            if unit is None or smaller is None or not has_parts(unit, smaller):
+            if unit is None or smaller is None or not is_part(field, unit, smaller, part):
                 break
             unit, end = smaller, part.end
     except ValueError:

@@ -14,6 +14,8 @@ from schemax.reading import cldr
 _ALSO = {
     **{"sqft": "foot ** 2", "sqm": "meter ** 2", "cuft": "foot ** 3", "gr": "gram"},
     **{"ltr": "liter", "mtr": "meter", "fps": "frame / second", "mbps": "megabit / second"},
+    # Of food, and of physics.
+    **dict.fromkeys(("calorie", "calories", "cal"), "kilocalorie or calorie"),
 }
 # The unit of a bare number behind an amount: 6'2, 1 h 30.
 SMALLER = {
@@ -22,6 +24,11 @@ SMALLER = {
 # Only such names are passed to pint, which would compute 9**9**9.
 _SAFE = re.compile(r"[^\W\d]+[23]?(?:(?:\s?[*/·]\s?|\s?\*\*\s?|\s?\^\s?)(?:[^\W\d]+|[23](?![\d*^])))*|[%°]\w?")
 _LONGEST = 40
+OTHER_CASE = 1000
+"""From this rank on, a unit's name differs from the text by case."""
+
+# The last rank of English, behind the field's language.
+_ENGLISH = 3
 
 
 @lru_cache(maxsize=1)
@@ -106,18 +113,20 @@ def check_unit(name: object) -> None:
 def units_named(name: str, language: str | None) -> tuple[tuple[Any, int], ...] | None:
     """pint's units of a name in a text, with the rank of the language; None for a name of no unit.
 
-    A name that is spelt in another case may be any unit that differs from it by case alone. The
-    tuple is empty for a unit that CLDR names and pint does not know.
+    Units whose names differ by case alone rank behind, from `OTHER_CASE` on. The tuple is empty for
+    a unit that CLDR names and pint does not know.
     """
     names, spellings = cldr.units(language)
     name = cldr.folded_name(name)
-    cased = [name] if name in names else sorted(spellings.get(name.casefold(), ()))
     if name.casefold() in _ALSO:
-        return ((_parsed(_ALSO[name.casefold()]), 0),)
-    if not cased:
-        return None
-    ranks = ((_parsed(unit), rank) for spelling in cased for unit, rank in names[spelling].items())
-    return tuple((unit, rank) for unit, rank in ranks if unit is not None)
+        return tuple((_parsed(unit), 0) for unit in _ALSO[name.casefold()].split(" or "))
+    cased = sorted(spellings.get(name.casefold(), ()), key=lambda spelt: spelt != name)
+    ranks = (
+        (_parsed(unit), rank + OTHER_CASE * (spelt != name))
+        for spelt in cased
+        for unit, rank in names[spelt].items()
+    )
+    return tuple((unit, rank) for unit, rank in ranks if unit is not None) if cased else None
 
 
 @lru_cache(maxsize=16_384)
@@ -143,11 +152,13 @@ def meant(
     if larger is not None:
         smaller = sorted((unit for unit in fitting if larger > unit), reverse=True)
         return smaller[0] if smaller else None
-    if field.unit in fitting:
+    # A name that neither the field's language nor English has must mean the same in all others.
+    best = min(fitting.values(), default=0)
+    chosen = [unit for unit in fitting if best > _ENGLISH or fitting[unit] == best]
+    if field.unit in chosen and best <= _ENGLISH:
         return field.unit
-    first = [unit for unit in fitting if fitting[unit] == min(fitting.values())]
-    alike = [unit for unit in first if _root(unit) == _root(field.unit)]
-    chosen = alike if len(alike) == 1 else first
+    alike = [unit for unit in chosen if _root(unit) == _root(field.unit)]
+    chosen = alike if len(alike) == 1 and best >= OTHER_CASE else chosen
     if len(chosen) > 1:
         raise ValueError(f"may be in {' or '.join(map(str, chosen))}")
     return chosen[0] if chosen else None
