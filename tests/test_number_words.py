@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 
@@ -12,14 +13,12 @@ from num2words import num2words
 
 from schemax.reading.numbers import read_number
 
-READ = ["en", "de", "fr", "fr_BE", "fr_CH", "es", "pt", "pt_BR", "it", "nl"]
-NOT_READ = ["da", "fi", "no", "pl", "ro", "sv"]
+READ = ["en", "de", "fr", "fr_BE", "fr_CH", "es", "pt", "pt_BR", "it", "nl", "da"]
+NOT_READ = ["fi", "no", "pl", "ro", "sv", "ca", "eo", "tr", "cs"]
 LOCALES = [
     *("en_US", "en_IN", "de_DE", "de_CH", "fr_FR", "fr_CH", "es_ES", "pt_BR", "it_IT", "nl_NL"),
     *("sv_SE", "pl_PL", "tr_TR", "da_DK", "ja_JP", "ar_EG", "he_IL", "cs_CZ", "ru_RU", "hi_IN"),
 ]
-# "once" is eleven, and one time; num2words misspells numbers that end in 118.
-DOUBTFUL = {"once", "centodicotto"}
 
 
 def numbers(times: int) -> Iterator[int]:
@@ -31,47 +30,46 @@ def numbers(times: int) -> Iterator[int]:
         yield from (draw.randrange(10 ** (digits - 1), 10**digits) for _ in range(times))
 
 
-def readings(language: str, times: int) -> Iterator[tuple[int, str, str | None]]:
+def spelt(number: int, language: str) -> str:
+    words = str(num2words(number, lang=language))
+    # num2words spells sixty in Danish as nobody else does.
+    return re.sub("(?<!halv)treds", "tres", words) if language == "da" else words
+
+
+def check(language: str, times: int, named: str | None) -> None:
+    """None is wrong; 0.95 are right in the languages that are read. named: the field's."""
+    right = refused = 0
+    shown = []
     for number in numbers(times):
-        words = num2words(number, lang=language)
+        words = spelt(number, language)
         try:
-            read = read_number(words, False, None).value
+            value = read_number(words, False, None, named).value
         except ValueError:
-            read = words
-        if words not in DOUBTFUL and "centodicotto" not in words:
-            yield number, words, None if read == words else read
+            value = words
+        is_right = value == str(number)
+        right, refused = right + is_right, refused + (value == words)
+        if not is_right and value != words:
+            shown.append((number, words, value))
+    assert shown == []
+    if language in READ and language != "da":  # of which text2num reads up to 99,999
+        assert right >= 0.95 * (right + refused), (right, refused)
 
 
-def check_read(language: str, times: int) -> None:
-    wrong = [row for row in readings(language, times) if row[2] != str(row[0])]
-    assert wrong == []
-
-
-def check_not_misread(language: str, times: int) -> None:
-    wrong = [row for row in readings(language, times) if row[2] not in (None, str(row[0]))]
-    assert wrong == []
+# "Tres" is sixty in Danish, and three in Spanish.
+@pytest.mark.parametrize("language", [*READ[:-1], *NOT_READ])
+def test_number_words_are_right_or_refused(language: str) -> None:
+    check(language, 10, None)
 
 
 @pytest.mark.parametrize("language", READ)
-def test_number_words_are_read(language: str) -> None:
-    check_read(language, 10)
-
-
-@pytest.mark.parametrize("language", NOT_READ)
-def test_number_words_of_other_languages_are_not_misread(language: str) -> None:
-    check_not_misread(language, 10)
+def test_number_words_of_the_fields_language_are_read(language: str) -> None:
+    check(language, 16, language)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("language", READ)
-def test_many_number_words_are_read(language: str) -> None:
-    check_read(language, 500)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("language", NOT_READ)
-def test_many_number_words_of_other_languages_are_not_misread(language: str) -> None:
-    check_not_misread(language, 500)
+@pytest.mark.parametrize("language", [*READ[:-1], *NOT_READ])
+def test_many_number_words_are_right_or_refused(language: str) -> None:
+    check(language, 500, None)
 
 
 def check_locale(locale: str, times: int) -> None:
@@ -101,12 +99,26 @@ def test_many_numbers_and_much_money_of_countries_are_read(locale: str) -> None:
 @pytest.mark.parametrize(
     ("words", "number"),
     [
-        *(("dos mil millones", "2000000000"), ("seven-hundred", "700"), ("a dozen", "12")),
-        *(("three quarters", "0.75"), ("one third", "0.333333333333333"), ("a quarter", "0.25")),
-        *(("zweieinhalb", "2.5"), ("deux et demi", "2.5"), ("due e mezzo", "2.5")),
+        *(("dos mil millones", "2000000000"), ("seven-hundred", "700"), ("twelve hundred", "1200")),
         *(("three point one four", "3.14"), ("drei Komma fünf", "3.5"), ("minus vijf", "-5")),
-        *(("twelve hundred", "1200"), ("two-piece set", "2"), ("zwei Meter", "2"), ("mil", "1000")),
+        *(("zwei Meter", None), ("mil", "1000"), ("two rooms", "2"), ("five dozen", "60")),
     ],
 )
-def test_other_numbers_in_words(words: str, number: str) -> None:
-    assert read_number(words, False, None).value == number
+def test_other_numbers_in_words(words: str, number: str | None) -> None:
+    if number is None:
+        with pytest.raises(ValueError, match="not understood"):
+            read_number(words, False, None)
+        assert read_number(words, False, "cm").value == "200"
+    else:
+        assert read_number(words, False, None).value == number
+
+
+@pytest.mark.parametrize("words", ["three quarters", "one third", "two and a half", "deux et demi"])
+def test_fractions_in_words_are_refused(words: str) -> None:
+    with pytest.raises(ValueError, match=r"goes on|several|not understood"):
+        read_number(words, False, None)
+
+
+@pytest.mark.parametrize("words", ["a dozen", "a quarter", "zweieinhalb", "twice", "third"])
+def test_words_that_are_no_numbers_are_left_as_they_are(words: str) -> None:
+    assert read_number(words, False, None) == (words, None)

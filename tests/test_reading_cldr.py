@@ -52,7 +52,9 @@ class Case(NamedTuple):
 
 
 def numbers(locale: str, draw: random.Random) -> Iterator[Case]:
-    value = Decimal(draw.randrange(-(10 ** draw.randrange(2, 9)), 10 ** draw.randrange(3, 11))) / 100
+    value = (
+        Decimal(draw.randrange(-(10 ** draw.randrange(2, 9)), 10 ** draw.randrange(3, 11))) / 100
+    )
     yield Case(format_decimal(value, "#,##0.00", locale=locale), value, "number")
     doubtful = Decimal(draw.randrange(1000, 10**6))
     yield Case(format_decimal(doubtful, locale=locale), doubtful, "number", None, locale)

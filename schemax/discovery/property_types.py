@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
 from schemax.messages import harmless, one_line
-from schemax.reading.amounts import amounts_in, currency_beside
+from schemax.reading.amounts import Grammar
 from schemax.reading.booleans import WORDS
 from schemax.reading.lists import items_in
-from schemax.reading.units import check_unit, unit_named
+from schemax.reading.units import field_unit
 from schemax.ready_made import words_of
 
 PropertyType = Literal["number", "choice", "yes or no", "list", "text"]
@@ -22,13 +22,12 @@ _MOST, _SOME = 0.8, 0.3
 _CHOICE_VALUES, _MOST_CHOICES = 8, 10
 _EXAMPLES = 3
 _LONGEST_NUMBER, _LONGEST_EXAMPLE = 9, 60
-# Letters behind a number that are no units: 4K, 1080p, 5G.
-_NO_UNITS = frozenset({"k", "p", "g", "b", "i", "x", "d", "s", "c"} | {"in", "a", "an"})
-_UNITS = frozenset({"g", "d", "s", "in"})
+# Letters behind a number are units; others name sizes and classes: 4K, 1080p, 5G.
+_UNITS = frozenset("glmvwh%\"'″′°")
 
 
 class _Amount(NamedTuple):
-    """An amount. unit: as written; rest: the text around the amount."""
+    """An amount. unit: its name in pint, or a currency; rest: the text around the amount."""
 
     value: Decimal
     unit: str | None
@@ -60,7 +59,7 @@ def _number(values: Sequence[str]) -> Mapping[str, Any] | None:
     amounts = [found for value in values if (found := _amount(value)) is not None]
     if not amounts or len(amounts) < _MOST * len(values):
         return None
-    units = Counter(str(unit_named(found.unit)) for found in amounts if found.unit)
+    units = Counter(found.unit for found in amounts if found.unit)
     bare = [found for found in amounts if not found.unit]
     # Words around numbers without a unit ("Pack of 6") must always be the same.
     if bare and Counter(found.rest for found in bare).most_common(1)[0][1] < _MOST * len(bare):
@@ -71,44 +70,39 @@ def _number(values: Sequence[str]) -> Mapping[str, Any] | None:
     ((unit, times),) = units.most_common(1)
     if times + len(bare) < _MOST * len(amounts) and not _convert(amounts, unit):
         return None
-    try:
-        check_unit(unit)
-    except ValueError:  # a unit that pint cannot name in a word, such as a compound
-        return {"type": ["number", "null"]}
-    if unit == "piece":
-        return {"type": ["integer", "null"]}
     return {"type": ["number", "null"], "unit": unit}
 
 
 def _convert(amounts: Sequence[_Amount], unit: str) -> bool:
-    wanted = unit_named(unit)
-    found = [unit_named(amount.unit) for amount in amounts if amount.unit]
-    return wanted is not None and all(
-        one is not None and one.dimensionality == wanted.dimensionality for one in found
-    )
+    kinds = {field_unit(name).kind for name in (unit, *(amount.unit or unit for amount in amounts))}
+    return len(kinds) == 1
 
 
 def _amount(value: str) -> _Amount | None:
     """Returns the only number of a short value; None for codes and for several numbers."""
-    found = amounts_in(value, whole=False, thousands=False)
-    if len(found) != 1 or len(value.split()) > 4:
+    text = Grammar(value).read()
+    if len(text.amounts) != 1 or text.codes or len(value.split()) > 4:
         return None
-    (amount,) = found
-    digits = value[amount.start : amount.end]
+    (amount,) = text.amounts
+    number = text.tokens[amount.at].text
     if amount.digits > _LONGEST_NUMBER or (
-        len(digits) > 1 and digits.isdigit() and digits[0] == "0"
+        len(number) > 1 and number.isdigit() and number[0] == "0"
     ):
         return None
-    before, behind = value[: amount.start].strip(" -"), value[amount.end :].strip(" -.")
-    money = currency_beside(value, amount.start, amount.end)
-    if money is not None:
-        return _Amount(amount.value, money, "")
-    is_word = behind.casefold() in _NO_UNITS and behind not in _UNITS
-    if behind and not is_word and unit_named(behind) is not None:
-        return _Amount(amount.value, behind, before)
-    if behind and value[amount.end].isalpha():  # "4K", "1080p"
+    if amount.codes:
+        return _Amount(amount.value, amount.codes[0], "")
+    unit = str(amount.units[0][0]) if amount.units and _is_unit(amount.name) else None
+    behind = value[text.tokens[amount.at].end :]
+    if unit is None and behind[:1].isalpha():  # "4K", "1080p"
         return None
-    return _Amount(amount.value, None, f"{before} # {behind}".casefold())
+    before = value[: text.tokens[amount.first].start].strip(" -")
+    rest = f"{before} # {behind.strip(' -.')}".casefold() if unit is None else before
+    return _Amount(amount.value, unit, rest)
+
+
+def _is_unit(name: str) -> bool:
+    """True for a name that is a unit in values."""
+    return len(name) > 1 or name in _UNITS
 
 
 def _is_yes_or_no(value: str, title: str) -> bool:

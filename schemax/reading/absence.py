@@ -13,7 +13,7 @@ _NOT = frozenset({"available", "applicable", "specified", "stated", "given", "kn
 
 NEGATIONS = frozenset(
     {"no", "not", "non", "never", "without", "except", "kein", "keine", "nicht", "ohne", "sans"}
-    | {"sin", "sem", "pas", "isn't", "aren't"}
+    | {"sin", "sem", "pas", "isn", "aren"}
 )
 """Words that say that what they stand beside is not meant."""
 
@@ -31,4 +31,4 @@ def is_stray_literal(text: str, documents: Iterable[str]) -> bool:
 def says_no_value(text: str) -> bool:
     """True if a text in the place of a number or date states that there is none."""
     words = " ".join(text.casefold().split())
-    return words in _NO_VALUE or words.removeprefix("not ") in _NOT and words.startswith("not ")
+    return words in _NO_VALUE or (words.removeprefix("not ") in _NOT and words.startswith("not "))

@@ -28,7 +28,7 @@ Units: TypeAlias = tuple[tuple[Any, int], ...]
 
 DASHES = frozenset("-‐‑‒–—―−﹣－")
 _MINUS = frozenset("-−－")
-_QUOTES = frozenset("\"“„«")
+_QUOTES = frozenset('"“„«')
 _BOTTOMS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 20, 25, 32, 50, 64, 100)
 _ORDINAL = re.compile(r"\d?(?<!1)(?:1st|2nd|3rd)|\d?(?:[04-9]|(?<=1)[1-3])th", re.IGNORECASE)
 _DOZEN = {"dozen": (12,)}
@@ -43,7 +43,8 @@ class Amount:
     value: with sign and factor; at: the place of its number; digits: how many the text states, 0
     for a fraction. units: that its name stands for, with the ranks of languages; None without a
     name. codes: currencies that it may be in, the likeliest
-    first. reasons: how doubtful parts were taken.
+    first. reasons: how doubtful parts were taken. name: of the unit or currency behind; factor: of
+    the word behind the number, which the value includes.
     """
 
     value: Decimal
@@ -55,6 +56,7 @@ class Amount:
     codes: tuple[str, ...] | None = None
     reasons: tuple[str, ...] = ()
     name: str = ""
+    factor: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,9 @@ class Grammar:
             units, name_end = self._per(units, name_end)
         # With a factor a lone point is the decimal sign, and with money it separates thousands.
         grouped = factor == 1 and (self._grouped or codes is not None)
-        value, reason = (fraction[0], "fraction") if fraction else value_of(digits, grouped, self._signs)
+        value, reason = (
+            (fraction[0], "fraction") if fraction else value_of(digits, grouped, self._signs)
+        )
         if value is None or self._is_raised(end):
             return None
         return Amount(
@@ -145,6 +149,7 @@ class Grammar:
             digits=0 if reason == "fraction" else sum(map(str.isdigit, digits)),
             units=units,
             name=self._text(start, name_end),
+            factor=factor,
             codes=codes,
             reasons=((reason,) if reason else ()) + doubts,
         )
@@ -182,17 +187,26 @@ class Grammar:
         if self.tokens[at].kind == "word":
             return not is_glued(self.tokens[at], self.tokens[at + 1])
         is_near = is_glued(self.tokens[at], self.tokens[at + 1]) or self.tokens[at].text == "−"
-        if not is_near or self.source[self.tokens[at].end : self.tokens[at + 1].start] not in ("", " "):
+        if not is_near or self.source[self.tokens[at].end : self.tokens[at + 1].start] not in (
+            "",
+            " ",
+        ):
             return False
         if at == 0 or not is_glued(self.tokens[at - 1], self.tokens[at]):
             return True
+        if at == begin:  # the hyphen of 6'-2"
+            return False
         before = self.tokens[at - 1]
         is_code = any(self._codes_of(start, at) for start in range(max(begin, at - 3), at))
-        return is_code or (before.kind == "sign" and before.text not in DASHES and before.text not in ")]")
+        return is_code or (
+            before.kind == "sign" and before.text not in DASHES and before.text not in ")]"
+        )
 
     def _joins_word(self, at: int, begin: int) -> bool:
-        return at > begin and self.tokens[at].kind == "word" == self.tokens[at - 1].kind and is_glued(
-            self.tokens[at - 1], self.tokens[at]
+        return (
+            at > begin
+            and self.tokens[at].kind == "word" == self.tokens[at - 1].kind
+            and is_glued(self.tokens[at - 1], self.tokens[at])
         )
 
     def _code(self, at: int) -> range:
@@ -215,15 +229,27 @@ class Grammar:
         end, token = at + 1, self.tokens[at]
         if not (token.text.isdigit() and len(token.text) <= 3):
             return end
-        while end < len(self.tokens) and self.source[self.tokens[end - 1].end : self.tokens[end].start] == " ":
+        while (
+            end < len(self.tokens)
+            and self.source[self.tokens[end - 1].end : self.tokens[end].start] == " "
+        ):
             digits = self.tokens[end].text.replace(",", ".").partition(".")
-            if self.tokens[end].kind != "number" or len(digits[0]) != 3 or not self.tokens[end - 1].text.isdigit():
+            if (
+                self.tokens[end].kind != "number"
+                or len(digits[0]) != 3
+                or not self.tokens[end - 1].text.isdigit()
+            ):
                 break
             end += 1
         has_cents = not self.tokens[end - 1].text.isdigit()
-        is_alone = all(self.tokens[place].kind == "sign" for place in (*range(at), *range(end, len(self.tokens))))
+        is_alone = all(
+            self.tokens[place].kind == "sign"
+            for place in (*range(at), *range(end, len(self.tokens)))
+        )
         is_usual = self._signs is not None and self._signs[1].isspace()
-        is_sure = has_cents or is_alone or is_money or is_usual or self._currency(end)[0] is not None
+        is_sure = (
+            has_cents or is_alone or is_money or is_usual or self._currency(end)[0] is not None
+        )
         return end if is_sure else at + 1
 
     def _fraction(self, at: int) -> tuple[Decimal, int] | None:
@@ -232,7 +258,9 @@ class Grammar:
         if part is not None:
             return part, at + 3
         whole = self.tokens[at].text
-        is_hyphened = self._text(at + 1, at + 2) == "-" and is_glued(self.tokens[at], self.tokens[at + 1])
+        is_hyphened = self._text(at + 1, at + 2) == "-" and is_glued(
+            self.tokens[at], self.tokens[at + 1]
+        )
         part = self._proper(at + 1 + is_hyphened)
         if not whole.isdigit() or part is None or (is_hyphened and part * 64 % 1):
             return None
@@ -269,9 +297,8 @@ class Grammar:
             sizes = _DOZEN.get(name) or cldr.factors(self._language).get(name)
             if sizes is None:
                 continue
-            behind = self._behind_hyphen(end)
-            is_named = is_money or self._currency(behind)[0] is not None
-            is_named = is_named or self._unit(behind)[0] is not None
+            is_named = is_money or self._currency(end)[0] is not None
+            is_named = is_named or self._unit(end)[0] is not None
             if not is_named and self._unit(start)[1] >= end:
                 return 1, at, ()  # a unit as well, as "mil" is
             if len(name) > 1 or is_named or not name.isascii():
@@ -281,19 +308,20 @@ class Grammar:
 
     def _unit(self, at: int) -> tuple[Units | None, int]:
         for end in self._ends(at, _MOST_TOKENS):
-            units = units_named(self._text(at, end), self._language)
-            if units is not None and self._is_sure(units):
+            name = self._text(at, end)
+            units = units_named(name, self._language)
+            # In another case, short names are letters of all kinds: "10 D".
+            is_spelt = not units or len(name) > 2 or any(rank < OTHER_CASE for _, rank in units)
+            if units is not None and (is_spelt or self._takes(units)):
                 return units, end
         if self._field is not None and at < len(self.tokens) and self.tokens[at].kind == "word":
             known = units_of_pint(self.tokens[at].text)
-            if any(self._field.takes(unit) for unit, _ in known):
+            if self._takes(known):
                 return known, at + 1
         return None, at
 
-    def _is_sure(self, units: Units) -> bool:
-        """True for a unit whose name is spelt as CLDR spells it, or that the field takes."""
-        is_spelt = not units or any(rank < OTHER_CASE for _, rank in units)
-        return is_spelt or (self._field is not None and any(self._field.takes(u) for u, _ in units))
+    def _takes(self, units: Units) -> bool:
+        return self._field is not None and any(self._field.takes(unit) for unit, _ in units)
 
     def _per(self, units: Units, at: int) -> tuple[Units, int]:
         """The units of a rate, "km per h", and its end; the same units for no rate."""

@@ -100,7 +100,7 @@ class Choices:
             for _, score, choice in similar
             if score == best
             and _others(self._words[choice]) == _others(words)
-            and reads_alike(text, choice, score)
+            and reads_alike(text, choice)
         ]
 
     @cached_property

@@ -1,7 +1,7 @@
 """What the world calls things: units, money, factors, months, countries, out of Unicode's CLDR.
 
-Babel carries the data. Each function loads what it needs on first use and keeps it. Names are looked
-up in the languages of `LANGUAGES`, and first of all in the language of the field, if it names one.
+Babel carries the data. Each function loads what it needs on first use and keeps it. Names are
+looked up in `LANGUAGES`, and first of all in the language of the field, if it names one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-LANGUAGES = tuple(
-    "en en_GB en_IN de de_CH fr es it pt nl sv da nb fi pl cs ro hu tr el ru uk ja zh ko ar he hi "
-    "id vi th".split()
+LANGUAGES = (
+    *("en", "en_GB", "en_IN", "de", "de_CH", "fr", "es", "it", "pt", "nl", "sv", "da", "nb", "fi"),
+    *("pl", "cs", "ro", "hu", "tr", "el", "ru", "uk", "ja", "zh", "ko", "ar", "he", "hi", "id"),
+    *("vi", "th"),
 )
 """CLDR's names of the locales that are read; English comes first where languages disagree."""
 
@@ -42,7 +43,7 @@ def folded_name(text: str) -> str:
         return text
     text = unicodedata.normalize("NFKC", text).replace("′", "'").replace("’", "'")
     text = _DROPPED.sub("", _PRIMES.sub("''", text))
-    return _SPACES.sub(" ", text).strip()
+    return _SPACES.sub(" ", text).strip().replace("° ", "°")
 
 
 def check_language(name: object) -> None:
@@ -167,8 +168,7 @@ def currencies(language: str | None) -> Mapping[str, tuple[str, ...]]:
     for own in _names(language):
         for name, code in _currencies_of(own):
             names.setdefault(name, {})[code] = None
-    for code in currency_codes():
-        names[code.casefold()] = {code: None}
+    names |= {code.casefold(): {code: None} for code in currency_codes()}
     signs = locale("en")["currency_symbols"]
     for code, sign in signs.items():
         # A "$" may be any of the dollars whose sign ends with it.
@@ -182,12 +182,18 @@ def _currencies_of(name: str) -> tuple[tuple[str, str], ...]:
     """The signs and names of currencies in a locale, with their codes."""
     parts = (locale(name)[f"currency_{part}"] for part in ("symbols", "names", "names_plural"))
     named = ((text, code) for part in parts for code, node in part.items() for text in _texts(node))
-    return tuple(dict.fromkeys((folded_name(text).casefold(), code) for text, code in named))
+    known = currency_codes()
+    pairs = ((folded_name(text).casefold(), code) for text, code in named if code in known)
+    return tuple(dict.fromkeys(pairs))
 
 
 @lru_cache
 def currency_codes() -> frozenset[str]:
-    return frozenset(locale("en")["currency_names"])
+    """Codes that are or were money somewhere, without metals and codes for tests."""
+    from babel.core import get_global
+
+    places = get_global("territory_currencies").values()
+    return frozenset(code for spells in places for code, *_, is_tender in spells if is_tender)
 
 
 @lru_cache(maxsize=16)
@@ -232,8 +238,13 @@ def months(language: str | None) -> Mapping[str, int]:
     for data in _locales(None):
         for name, number in _numbered(data["months"]):
             names[name] = number if names.get(name, number) == number else 0
-    own = dict(_numbered(locale(language)["months"])) if language else {}
-    return {name: number for name, number in (names | own).items() if number}
+    own = own_months(language) if language else {}
+    return {name: number for name, number in {**names, **own}.items() if number}
+
+
+@lru_cache(maxsize=16)
+def own_months(language: str) -> Mapping[str, int]:
+    return dict(_numbered(locale(language)["months"]))
 
 
 @lru_cache(maxsize=16)
@@ -265,7 +276,9 @@ def halves_of_days(language: str | None) -> Mapping[str, bool]:
         for width in data["day_periods"]["format"].values():
             for half in ("am", "pm"):
                 if half in width:
-                    names.setdefault(folded_name(width[half]).casefold().replace(" ", ""), half == "pm")
+                    names.setdefault(
+                        folded_name(width[half]).casefold().replace(" ", ""), half == "pm"
+                    )
     return names
 
 

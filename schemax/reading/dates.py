@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -240,9 +240,7 @@ def _time(tokens: Sequence[Token], at: int, language: str | None) -> tuple[time,
         raise ValueError(f'"{":".join(numbers)}" is a time that is not understood') from None
 
 
-def _half_of_day(
-    tokens: Sequence[Token], at: int, language: str | None
-) -> tuple[bool | None, int]:
+def _half_of_day(tokens: Sequence[Token], at: int, language: str | None) -> tuple[bool | None, int]:
     for end in range(min(len(tokens), at + 4), at, -1):
         name = "".join(token.text for token in tokens[at:end])
         half = cldr.halves_of_days(language).get(cldr.folded_name(name).casefold())
@@ -253,10 +251,11 @@ def _half_of_day(
 
 def _zone(tokens: Sequence[Token], at: int) -> tuple[timezone | None, int]:
     """The zone behind a time, an offset or UTC, and its end."""
-    zone = None
+    zone, signs = None, "+"
     if at < len(tokens) and tokens[at].text.casefold() in _ZONES:
-        zone, at = timezone.utc, at + 1
-    if at + 1 < len(tokens) and tokens[at].text in "+-−" and is_glued(tokens[at], tokens[at + 1]):
+        zone, at, signs = UTC, at + 1, "+-−"
+    # "10:00-12:00" is a range.
+    if at + 1 < len(tokens) and tokens[at].text in signs and is_glued(tokens[at], tokens[at + 1]):
         minutes = tokens[at + 3].text if at + 3 < len(tokens) and tokens[at + 2].text == ":" else ""
         offset = re.fullmatch(r"(\d\d?)(\d\d)?", tokens[at + 1].text)
         if offset and (not minutes or minutes.isdigit()):

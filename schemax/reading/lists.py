@@ -20,8 +20,8 @@ _YEAR = re.compile(r",\s+\d{4}(?!\d)")
 def items_in(text: str) -> list[str]:
     """Splits a text at line breaks, ";", "|", " / " and bullets; without any, at commas.
 
-    What stands in brackets, a number (12,50) and a date (May 5, 2024) stay whole. Behind commas, the
-    last item is also split at "and". Any other text is one item.
+    What stands in brackets, a number (12,50) and a date (May 5, 2024) stay whole. Behind commas,
+    the last item is also split at "and". Any other text is one item.
     """
     text = text.strip()
     if "\n" in text:
@@ -69,7 +69,9 @@ def _outside(tokens: Sequence[Token]) -> Iterator[int]:
 def _is_strong(text: str, tokens: Sequence[Token], at: int) -> bool:
     if tokens[at].text != "/":
         return tokens[at].text in _STRONG
-    beside = [pair for pair in ((at - 1, at), (at, at + 1)) if 0 <= pair[0] and pair[1] < len(tokens)]
+    beside = [
+        pair for pair in ((at - 1, at), (at, at + 1)) if pair[0] >= 0 and pair[1] < len(tokens)
+    ]
     return len(beside) == 2 and not any(is_glued(tokens[a], tokens[b]) for a, b in beside)
 
 

@@ -8,12 +8,16 @@ from decimal import Decimal
 from itertools import islice
 
 from schemax.reading import Reading, noted
-from schemax.reading.amounts import Grammar
-from schemax.reading.numbers import end_of_parts, read_number, stated_unit
+from schemax.reading.amounts import Amount, Grammar, Text
+from schemax.reading.cldr import conjunctions
+from schemax.reading.numbers import end_of_parts, plain, read_number, stated_unit
 from schemax.reading.tokens import NUMBER, in_ascii, value_of
-from schemax.reading.units import field_unit
+from schemax.reading.units import FieldUnit, field_unit
 
 _BARE = re.compile(r"[-+−]?\d+(?:[.,]\d*)?(?:[eE][-+]?\d{1,2})?")
+_FRACTION = re.compile(r"(?:\d+[\s-])?\d+\s?[/⁄]\s?\d+")
+# Marks a phrase whose last word is not understood.
+_UNREAD = "?"
 # The characters around a number that may belong to its amount.
 _BEFORE, _BEHIND = 24, 60
 # The most places of a number that are examined.
@@ -33,18 +37,21 @@ def read_nearby(
     """
     if not _BARE.fullmatch(text):
         return None
-    places = (
-        place for document in documents for place in _stated(text, document, unit, language)
-    )
+    places = (place for document in documents for place in _stated(text, document, unit, language))
     stated = list(islice(places, _MOST_PLACES))
-    if not stated or None in stated:
+    if not stated or "" in stated:
         return None
-    readings = {place: read_number(place, whole, unit, language) for place in stated if place}
+    phrases = [phrase for phrase in stated if phrase[0] != _UNREAD]
+    if not phrases:
+        return noted(text, _spelt(text), f'the documents say "{stated[0][1:]}"')
+    is_negative = text[0] in "-−"
+    phrases = [phrase for phrase in phrases if (phrase[0] in "-−") == is_negative] or phrases
+    readings = {phrase: read_number(phrase, whole, unit, language) for phrase in phrases}
     if len({reading.value for reading in readings.values()}) > 1:
         shown = " and ".join(f'"{place}"' for place in readings)
         raise ValueError(f"the documents state {shown}, and the value has no unit")
     place, reading = next(iter(readings.items()))
-    if _decimal(text) >= 0 > Decimal(reading.value) and field_unit(unit).is_temperature:
+    if not is_negative and place[0] in "-−":
         raise ValueError(f"the documents state {place}, and the value has no minus")
     return reading if reading.note else noted(place, reading.value)
 
@@ -56,46 +63,57 @@ def places_of(text: str, document: str) -> Iterator[tuple[int, int]]:
     """
     value = abs(_decimal(text))
     for match in NUMBER.finditer(document):
-        if value in (abs(value_of(match[0], grouped)[0] or -1) for grouped in (False, True)):
-            if not (match.start() and document[match.start() - 1].isalpha()):
-                yield match.span()
+        is_code = match.start() > 0 and document[match.start() - 1].isalpha()
+        values = (value_of(match[0], grouped)[0] for grouped in (False, True))
+        if not is_code and value in values:
+            yield match.span()
 
 
 def _decimal(text: str) -> Decimal:
     return Decimal(in_ascii(text).replace(",", ".").rstrip("."))
 
 
-def _stated(text: str, document: str, unit: str, language: str | None) -> Iterator[str | None]:
-    """Yields a number with its unit for each place; None for the field's own unit, or no unit."""
+def _spelt(text: str) -> str:
+    return plain(_decimal(text))
+
+
+def _stated(text: str, document: str, unit: str, language: str | None) -> Iterator[str]:
+    """Yields a number with its unit for each place; "" for the field's own unit, or no unit.
+
+    With `_UNREAD` in front it has a word behind it that is no unit.
+    """
     field = field_unit(unit)
-    for start, end in places_of(text, document):
-        begin = document.rfind(" ", max(0, start - _BEFORE), max(0, start - 2)) + 1 or start
-        begin = start if start - begin > _BEFORE else begin
-        grammar = Grammar(document[begin : end + _BEHIND], False, field, language)
-        around = grammar.read()
-        at = next(
-            (n for n, each in enumerate(around.amounts) if _start(around, each.at) == start - begin),
-            None,
-        )
-        if at is None:
+    value = abs(_decimal(text))
+    fractions = (found.span() for found in _FRACTION.finditer(document))
+    for start, end in (*places_of(text, document), *fractions):
+        begin = 0 if start < _BEFORE else document.find(" ", start - _BEFORE, start) + 1 or start
+        around = Grammar(document[begin : end + _BEHIND], False, field, language).read()
+        starts = [begin + around.tokens[amount.at].start for amount in around.amounts]
+        if start not in starts or abs(around.amounts[starts.index(start)].value) != value:
             continue
+        at = starts.index(start)
         amount = around.amounts[at]
-        is_money = field.code is not None
-        if (amount.codes if is_money else amount.units) is None and not amount.codes:
-            yield None
+        if (amount.units is None and amount.codes is None) or (field.code and not amount.codes):
+            behind = around.tokens[amount.end : amount.end + 1]
+            is_noun = any(
+                each.kind == "word" and each.text not in conjunctions() for each in behind
+            )
+            yield _UNREAD + around.source[start - begin : behind[0].end] if is_noun else ""
             continue
-        first, last = _start(around, amount.first), around.tokens[end_of_parts(around, at, field) - 1].end
-        phrase = around.source[first:last]
-        try:
-            is_own = not is_money and stated_unit(around, amount, field) == field.unit
-        except ValueError:
-            is_own = False
-        is_own = is_own or (is_money and field.code in (amount.codes or ()))
+        end_of_amount = end_of_parts(around, at, field)
+        is_whole = end_of_amount == amount.end
         # Of other amounts than temperatures a hyphen is a bullet.
-        is_kept = is_own and not (field.is_temperature and amount.value < 0)
-        has_parts = last > around.tokens[amount.end - 1].end
-        yield None if is_kept and not has_parts else phrase
+        is_bullet = amount.value < 0 and not field.is_temperature
+        first = around.tokens[amount.at if is_bullet else amount.first].start
+        phrase = around.source[first : around.tokens[end_of_amount - 1].end]
+        is_kept = _is_own(around, amount, field) and not (amount.value < 0 and not is_bullet)
+        yield "" if is_kept and is_whole else phrase
 
 
-def _start(text: object, place: int) -> int:
-    return int(text.tokens[place].start)  # type: ignore[attr-defined]
+def _is_own(around: Text, amount: Amount, field: FieldUnit) -> bool:
+    if field.code is not None:
+        return field.code in (amount.codes or ())
+    try:
+        return bool(stated_unit(around, amount, field) == field.unit)
+    except ValueError:
+        return False

@@ -11,9 +11,14 @@ LANGUAGES = ("en", "de", "fr", "es", "pt", "it", "nl")
 MINUS = frozenset({"minus", "negative", "moins", "menos", "meno"})
 """Words before a number that make it negative."""
 
+FRACTIONS = frozenset({"half", "halves", "quarter", "quarters"})
+"""Words that go on with a number, which text2num does not read."""
+
 # Danish number words are English words as well: "to", "fire", "en".
 _ALL = (*LANGUAGES, "da")
 _COMMA = re.compile(r",(?=\s)")
+# An ordinal is no number: "21st", "9ª".
+_NUMBER = re.compile(r"\d(?![^\W_]|º|ª)")
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)?")
 
 
@@ -41,7 +46,7 @@ def in_digits(text: str, language: str | None) -> tuple[str, str] | None:
         # Commas separate thousands from hundreds in English.
         written = _in_digits(_COMMA.sub("", text), name)
         rest = len(_DIGITS.sub("", written))
-        if written != _COMMA.sub("", text) and rest <= least:
+        if _NUMBER.search(written) and rest <= least:
             readings = readings if rest == least else {}
             readings.setdefault(written, name)
             least = rest
@@ -53,4 +58,7 @@ def in_digits(text: str, language: str | None) -> tuple[str, str] | None:
 @lru_cache(maxsize=16_384)
 def is_number_word(word: str, language: str | None) -> bool:
     """True for a word that is a number other than one, which is an article in many languages."""
-    return any(_in_digits(word, name) not in (word, "1") for name in _languages(language))
+    if word.casefold() in FRACTIONS:
+        return True
+    written = (_in_digits(word, name) for name in _languages(language))
+    return any(digits.isdigit() and digits != "1" for digits in written)

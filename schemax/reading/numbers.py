@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from schemax.reading import Reading, cldr, noted
 from schemax.reading.amounts import DASHES, Amount, Grammar, Text
-from schemax.reading.number_words import in_digits, is_number_word
+from schemax.reading.number_words import FRACTIONS, in_digits, is_number_word
 from schemax.reading.tokens import in_ascii, is_glued
 from schemax.reading.units import SMALLER, FieldUnit, field_unit, has_parts, meant
 
@@ -43,14 +43,13 @@ def read_number(text: str, whole: bool, unit: str | None, language: str | None =
     how = None
     if not stated.has_digits and (words := in_digits(text, language)):
         stated = Grammar(words[0], whole, field, language).read()
-        is_sure = language is not None or words[1] == "en"
-        how = "number words" if is_sure else f"number words, {words[1]}"
+        how = "number words" if words[1] == "en" else f"number words, {words[1]}"
     if not stated.amounts:
         return Reading(text)
     said, reasons = _one_statement(stated, field)
     unread = _check_left_over(stated, said, field, language)
-    if unread and how and how != "number words":
-        raise ValueError(f'"{unread}" is not understood')
+    if how:
+        _check_words(stated, said, field, how == "number words", unread)
     value = said.value
     if whole and value != said.amount.value:
         value = Decimal(round(value))
@@ -58,6 +57,24 @@ def read_number(text: str, whole: bool, unit: str | None, language: str | None =
         return Reading(plain(value))
     rest = f'"{unread}" is not read' if unread else None
     return noted(text, plain(value), *said.amount.reasons, how, *reasons, rest)
+
+
+def _check_words(
+    text: Text, said: Statement, field: FieldUnit | None, is_english: bool, unread: str | None
+) -> None:
+    """Raises ValueError for words around a number in words that may belong to it: "ti million".
+
+    What is behind is a noun in English alone, which text2num knows best.
+    """
+    amount = said.amount
+    before = text.tokens[amount.first - 1] if amount.first else None
+    word = before.text if before is not None and before.kind == "word" else None
+    if not is_english:
+        is_unit = field is None and bool(amount.name)
+        word = word or unread or (amount.name if is_unit else None)
+        word = word or ("the factor" if amount.factor > 1 else None)
+    if word:
+        raise ValueError(f'"{word}" beside the number in words is not understood')
 
 
 def plain(value: Decimal) -> str:
@@ -130,7 +147,12 @@ def statements(text: Text, field: FieldUnit) -> list[Statement]:
         last = said[-1] if said else None
         larger = last.unit if last and _is_beside(text, last.end, amount.first) else None
         unit = stated_unit(text, amount, field, larger)
-        if last and larger is not None and unit is not None and is_part(field, larger, unit, amount):
+        if (
+            last
+            and larger is not None
+            and unit is not None
+            and is_part(field, larger, unit, amount)
+        ):
             part = field.exact(amount.value, unit)
             total = field.exact(last.amount.value, last.unit) if last.parts == 1 else last.value
             total += -part if total < 0 else part
@@ -157,8 +179,9 @@ def stated_unit(text: Text, amount: Amount, field: FieldUnit, larger: Any = None
         if str(larger) not in SMALLER:
             return None
         smaller = field_unit(SMALLER[str(larger)]).unit
+        is_run = is_glued(text.tokens[amount.at - 1], text.tokens[amount.at])  # 1h30
         is_last = amount.end == len(text.tokens) or text.tokens[amount.end].kind == "sign"
-        return smaller if is_last and is_part(field, larger, smaller, amount) else None
+        return smaller if (is_run or is_last) and is_part(field, larger, smaller, amount) else None
     if not amount.units:
         raise ValueError(f'"{amount.name}" is a unit that is not read')
     unit = larger and meant(amount.units, field, larger)
@@ -181,7 +204,9 @@ def end_of_parts(text: Text, at: int, field: FieldUnit) -> int:
     try:
         unit = stated_unit(text, amount, field) if amount.units else None
         for part in behind:
-            smaller = stated_unit(text, part, field, unit) if _is_beside(text, end, part.first) else None
+            smaller = (
+                stated_unit(text, part, field, unit) if _is_beside(text, end, part.first) else None
+            )
             if unit is None or smaller is None or not is_part(field, unit, smaller, part):
                 break
             unit, end = smaller, part.end
@@ -233,6 +258,8 @@ def _check_left_over(
     if len(name) > 1 and name in cldr.factors(language) and amount.codes is None:
         raise ValueError(f'"{amount.name}" may be a unit or a factor')
     _check_signs(text, said)
+    if name in FRACTIONS:
+        raise ValueError(f'"{amount.name}" goes on with the number')
     for token in (*before, *behind):
         if token.text in "±^√":
             raise ValueError(f'"{token.text}" beside the number is not understood')
@@ -240,7 +267,8 @@ def _check_left_over(
             raise ValueError(f'"{token.text}" goes on with the number in words')
     follower = behind[0] if behind else None
     is_bare = said.unit is None and amount.codes is None
-    if follower and follower.kind == "word" and follower.text.casefold() in cldr.conjunctions():
+    is_apart = follower and not is_glued(text.tokens[said.end - 1], follower)
+    if follower and is_apart and follower.text in cldr.conjunctions():
         raise ValueError(f'"{follower.text}" goes on with the amount')
     if field is not None and is_bare:
         if follower and (follower.kind == "word" or follower.text not in _CLOSING):
@@ -252,7 +280,11 @@ def _check_left_over(
     if field is None:
         _check_unitless(text, amount, language)
     inside = {place for each in text.amounts for place in range(each.first, each.end)}
-    rest = (token for place, token in enumerate(text.tokens[said.end :], said.end) if place not in inside)
+    rest = (
+        token
+        for place, token in enumerate(text.tokens[said.end :], said.end)
+        if place not in inside
+    )
     words = [token for token in rest if token.kind == "word"]
     return text.source[words[0].start : words[-1].end] if words else None
 
@@ -287,11 +319,11 @@ def _check_currencies(tokens: Sequence[Any], code: str, language: str | None) ->
 
 def _check_unitless(text: Text, amount: Amount, language: str | None) -> None:
     """Raises ValueError for a date, and for a letter that may be a factor: "5M"."""
-    months = cldr.months(language)
+    months = cldr.own_months(language or "en")
     for place in (amount.first - 1, amount.end - 1, amount.end):
         if 0 <= place < len(text.tokens) and text.tokens[place].text.casefold() in months:
             raise ValueError("states a date, which is no number")
     letter = text.tokens[amount.at + 1] if amount.at + 1 < len(text.tokens) else None
-    if letter and letter.text in cldr.factor_letters() and is_glued(text.tokens[amount.at], letter):
-        if amount.codes is None:
-            raise ValueError(f'"{letter.text}" may be a factor')
+    is_near = letter is not None and is_glued(text.tokens[amount.at], letter)
+    if letter and is_near and letter.text in cldr.factor_letters() and amount.codes is None:
+        raise ValueError(f'"{letter.text}" may be a factor')

@@ -1,7 +1,7 @@
 """Cuts a text once into numbers, words and signs, of which all values are read.
 
-A number keeps its separators: "1.299,00" is one token, whatever it means. A word is a run of letters
-with their marks. Every other character but white space is a sign.
+A number keeps its separators: "1.299,00" is one token, whatever it means. A word is a run of
+letters with their marks. Every other character but white space is a sign.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def value_of(
     if text.isascii() and text.isdigit():
         return Decimal(text), None
     power = _POWER.fullmatch(text)
-    text, exponent = (power[1], in_ascii(unicodedata.normalize("NFKC", power[2]))) if power else (text, "0")
+    text, exponent = (
+        (power[1], in_ascii(unicodedata.normalize("NFKC", power[2]))) if power else (text, "0")
+    )
     part = text[-1:] if text[-1:].isnumeric() and not text[-1:].isdecimal() else ""
     plain = in_ascii(text.removesuffix(part)).strip()
     plain, _, scientific = plain.lower().partition("e")

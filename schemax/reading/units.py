@@ -6,14 +6,16 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
+from importlib.resources import files
 from typing import Any
 
 from schemax.reading import cldr
 
 # Spellings of shops that neither CLDR nor pint knows.
 _ALSO = {
-    **{"sqft": "foot ** 2", "sqm": "meter ** 2", "cuft": "foot ** 3", "gr": "gram"},
-    **{"ltr": "liter", "mtr": "meter", "fps": "frame / second", "mbps": "megabit / second"},
+    **{"sqft": "foot ** 2", "sqm": "meter ** 2", "cu ft": "foot ** 3", "gr": "gram"},
+    **{"ml": "milliliter", "ltr": "liter", "mtr": "meter", "fps": "frame / second"},
+    "ps": "metric_horsepower",
     # Of food, and of physics.
     **dict.fromkeys(("calorie", "calories", "cal"), "kilocalorie or calorie"),
 }
@@ -22,7 +24,9 @@ SMALLER = {
     **{"foot": "inch", "hour": "minute", "minute": "second", "pound": "ounce", "stone": "pound"}
 }
 # Only such names are passed to pint, which would compute 9**9**9.
-_SAFE = re.compile(r"[^\W\d]+[23]?(?:(?:\s?[*/·]\s?|\s?\*\*\s?|\s?\^\s?)(?:[^\W\d]+|[23](?![\d*^])))*|[%°]\w?")
+_SAFE = re.compile(
+    r"[^\W\d]+[23]?(?:(?:\s?[*/·]\s?|\s?\*\*\s?|\s?\^\s?)(?:[^\W\d]+|[23](?![\d*^])))*|[%°]\w?"
+)
 _LONGEST = 40
 OTHER_CASE = 1000
 """From this rank on, a unit's name differs from the text by case."""
@@ -33,11 +37,14 @@ _ENGLISH = 3
 
 @lru_cache(maxsize=1)
 def _registry() -> Any:
-    # pint is slow to import and to load, so this is done only where a field names a unit.
+    # pint is slow to import and to load, so this is done only where a text states a unit.
     import pint
 
-    registry: Any = pint.UnitRegistry(non_int_type=Decimal, on_redefinition="ignore")
-    registry.define("frame = [frame]")
+    registry: Any = pint.UnitRegistry(None, non_int_type=Decimal, on_redefinition="ignore")
+    registry.load_definitions(str(files("pint") / "default_en.txt"))
+    # For pint, bits and angles are plain numbers, so that 20 % would be some bits.
+    for definition in ("bit = [information]", "radian = [angle]", "frame = [frame]"):
+        registry.define(definition)
     return registry
 
 
@@ -65,6 +72,11 @@ class FieldUnit:
         self.code = name.upper() if name.upper() in cldr.currency_codes() else None
         self.unit = None if self.code else _declared(name)
         self.is_temperature = self.unit is not None and converts(self.unit, "kelvin")
+
+    @property
+    def kind(self) -> object:
+        """What values that convert to each other share."""
+        return self.code or self.unit.dimensionality  # type: ignore[union-attr]
 
     def takes(self, unit: Any) -> bool:
         return self.unit is not None and bool(unit.dimensionality == self.unit.dimensionality)
@@ -135,14 +147,22 @@ def units_of_pint(name: str) -> tuple[tuple[Any, int], ...]:
     name = cldr.folded_name(name)
     if not name.isalpha() or len(name) > _LONGEST:
         return ()
-    parts = _registry().parse_unit_name(name, case_sensitive=False)
-    units = (_parsed(prefix + unit) for prefix, unit, _ in parts)
-    return tuple((unit, 0) for unit in dict.fromkeys(units) if unit is not None)
+    spelt = [name]
+    if name.islower() or name.isupper() or name.istitle():  # else "MBps" would be "Mbps"
+        parts = _registry().parse_unit_name(name, case_sensitive=False)
+        spelt += [name.capitalize(), *(prefix + unit for prefix, unit, _ in parts)]
+    units = dict.fromkeys(map(_parsed, spelt))
+    known = [unit for unit in units if unit is not None and not _is_below_a_bit(unit)]
+    return tuple((unit, 0 if unit == _parsed(name) else OTHER_CASE) for unit in known)
 
 
-def meant(
-    units: Sequence[tuple[Any, int]], field: FieldUnit, larger: Any = None
-) -> Any | None:
+def _is_below_a_bit(unit: Any) -> bool:
+    """True for thousandths of a bit, which nobody means: "mbps" are megabits."""
+    is_data = "[information]" in unit.dimensionality
+    return is_data and bool(_registry().Quantity(Decimal(1), unit).to_base_units().magnitude < 1)
+
+
+def meant(units: Sequence[tuple[Any, int]], field: FieldUnit, larger: Any = None) -> Any | None:
     """The unit that is meant, of several that have a name; None if none converts to the field's.
 
     units: with the ranks of their languages. larger: the unit of the part before, as of the hours

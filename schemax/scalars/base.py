@@ -77,9 +77,7 @@ class Scalar(ABC):
         """True if any text may be written, and is then read as a value."""
         return not (self.is_text or self.is_sure)
 
-    def read(
-        self, text: str, unit: str | None = None, language: str | None = None
-    ) -> Reading:
+    def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         """Reads a value from a text; returns the text itself if it states no value of this kind.
 
         Raises ValueError for several values, and for a unit that does not convert to the field's.

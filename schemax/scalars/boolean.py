@@ -23,9 +23,7 @@ class Boolean(Scalar):
     is_sure = True
     is_placed = False
 
-    def read(
-        self, text: str, unit: str | None = None, language: str | None = None
-    ) -> Reading:
+    def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         return read_boolean(text)
 
     def literal(self, text: str, choices: Any) -> Any:

@@ -36,9 +36,7 @@ class Code(Scalar):
     def is_code(self, text: str) -> bool:
         return text in _codes(self)
 
-    def read(
-        self, text: str, unit: str | None = None, language: str | None = None
-    ) -> Reading:
+    def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         """Reads a code or a name. Raises ValueError for a text that names several, or negates."""
         if self.is_code(text):
             return Reading(text)
@@ -108,7 +106,9 @@ def _goes_on(text: str, tokens: Sequence[Token], at: int, run: tuple[int, int]) 
     left, right = (at, run[0]) if at < run[0] else (run[1] - 1, at)
     word = tokens[at].text
     is_near = text[tokens[left].end : tokens[right].start] == " " and tokens[at].kind == "word"
-    return is_near and word[0].isupper() and (len(word) > 2 or (word.isupper() and not text.isupper()))
+    return (
+        is_near and word[0].isupper() and (len(word) > 2 or (word.isupper() and not text.isupper()))
+    )
 
 
 @lru_cache
@@ -144,7 +144,9 @@ class Country(Code):
             pairs += [(spelt, code) for name in given for spelt in _spellings(name)]
             pairs += [(code, code), (country.alpha_3, code)]
         pairs += _COUNTRIES.items()
-        own = {code: code if self.name == "country" else one.alpha_3 for code, one in countries.items()}
+        own = {
+            code: code if self.name == "country" else one.alpha_3 for code, one in countries.items()
+        }
         return _by_name((name, own[code]) for name, code in pairs if code in own)
 
 
@@ -208,7 +210,9 @@ class Currency(Code):
         words = cldr.words_of_money(language).items()
         alone = {word: tuple(codes) for word, codes in words if len(codes) == 1}
         pairs = {**alone, **cldr.currencies(language)}.items()
-        return _by_name((name, code) for name, codes in pairs for code in codes if self.is_code(code))
+        return _by_name(
+            (name, code) for name, codes in pairs for code in codes if self.is_code(code)
+        )
 
     def is_sign(self, text: str) -> bool:
         return any(unicodedata.category(char) == "Sc" for char in text)

@@ -25,9 +25,7 @@ class Date(Scalar):
     column = "date"
     seconds = date
 
-    def read(
-        self, text: str, unit: str | None = None, language: str | None = None
-    ) -> Reading:
+    def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         return read_date(text, False, language)
 
     def literal(self, text: str, choices: Any) -> Any:

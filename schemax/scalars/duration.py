@@ -38,9 +38,7 @@ class Duration(Scalar):
     widest = ('"P365DT23H59M59.123456S"', "365 days, 23 hours, 59 minutes and 59 seconds")
     samples = (timedelta(hours=1),)
 
-    def read(
-        self, text: str, unit: str | None = None, language: str | None = None
-    ) -> Reading:
+    def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         """Reads hours, minutes, days and the like.
 
         Raises ValueError for a number without a unit, for units other than of time, and for several

@@ -23,9 +23,7 @@ class Email(Scalar):
     samples = ("a@example.com",)
     is_text = True
 
-    def read(
-        self, text: str, unit: str | None = None, language: str | None = None
-    ) -> Reading:
+    def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         """Reads an address. Raises ValueError for several addresses."""
         if _ADDRESS.fullmatch(text):
             return Reading(text)

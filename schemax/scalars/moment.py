@@ -28,9 +28,7 @@ class Moment(Scalar):
     column = "datetime"
     seconds = datetime
 
-    def read(
-        self, text: str, unit: str | None = None, language: str | None = None
-    ) -> Reading:
+    def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         return read_date(text, True, language)
 
     def literal(self, text: str, choices: Any) -> Any:

@@ -36,9 +36,7 @@ class Number(Scalar):
     column: ColumnType = "number"
     is_number = True
 
-    def read(
-        self, text: str, unit: str | None = None, language: str | None = None
-    ) -> Reading:
+    def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         reading = read_number(text, self.name == "integer", unit, language)
         if _NOT_FINITE.fullmatch(reading.value) or abs(_as_double(reading.value)) == math.inf:
             raise ValueError("is no finite number")

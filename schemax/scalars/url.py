@@ -27,9 +27,7 @@ class Url(Scalar):
     samples = ("https://a.b",)
     is_text = True
 
-    def read(
-        self, text: str, unit: str | None = None, language: str | None = None
-    ) -> Reading:
+    def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         addresses = list(dict.fromkeys(_IN_PROSE.findall(text)))
         if len(addresses) > 1:
             raise ValueError(f"states several ({', '.join(addresses)}); the field takes one")
