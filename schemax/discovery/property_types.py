@@ -64,7 +64,8 @@ def _number(values: Sequence[str]) -> Mapping[str, Any] | None:
     # Words around numbers without a unit ("Pack of 6") must always be the same.
     if bare and Counter(found.rest for found in bare).most_common(1)[0][1] < _MOST * len(bare):
         return None
-    if not units:
+    is_counted = any(found.rest != "#" for found in bare)  # "100 Count", beside "20 ct"
+    if not units or is_counted:
         whole = all(found.value == found.value.to_integral() for found in amounts)
         return {"type": ["integer" if whole else "number", "null"]}
     ((unit, times),) = units.most_common(1)
@@ -91,12 +92,14 @@ def _amount(value: str) -> _Amount | None:
         return None
     if amount.codes:
         return _Amount(amount.value, amount.codes[0], "")
-    unit = str(amount.units[0][0]) if amount.units and _is_unit(amount.name) else None
+    # A quotation mark is an inch, not a second of arc.
+    units = [unit for unit, _ in amount.units or () if "[angle]" not in unit.dimensionality]
+    unit = str(units[0]) if units and _is_unit(amount.name) else None
     behind = value[text.tokens[amount.at].end :]
     if unit is None and behind[:1].isalpha():  # "4K", "1080p"
         return None
     before = value[: text.tokens[amount.first].start].strip(" -")
-    rest = f"{before} # {behind.strip(' -.')}".casefold() if unit is None else before
+    rest = f"{before} # {behind.strip(' -.')}".casefold().strip() if unit is None else before
     return _Amount(amount.value, unit, rest)
 
 
