@@ -116,7 +116,6 @@ def test_a_number_whose_minus_was_left_out_is_refused() -> None:
         ("1 lb. 8 oz., 680 g", "oz", "24"),
         ("\uff0d5", None, "-5"),
         ("5 ZAR", "ZAR", "5"),
-        ("NOK 1 299", "NOK", "1299"),
     ],
 )
 def test_parts_and_remarks(text: str, unit: str | None, value: str) -> None:

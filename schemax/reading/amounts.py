@@ -11,7 +11,6 @@ make it part of a code: UN55KU6300.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -119,8 +118,8 @@ class Grammar:
         if self._code(at).start < first:
             return None
         fraction = self._fraction(at)
-        end = self._end_of_groups(at, codes is not None) if fraction is None else fraction[1]
-        digits = "".join(token.text for token in self.tokens[at:end])
+        end = at + 1 if fraction is None else fraction[1]
+        digits = self.tokens[at].text
         if self._text(end, end + 2) in (",-", ",–", ",—"):  # no cents
             end += 2
         factor, end, doubts = self._factor(end, codes is not None)
@@ -139,7 +138,7 @@ class Grammar:
         value, reason = (
             (fraction[0], "fraction") if fraction else value_of(digits, grouped, self._signs)
         )
-        if value is None or self._is_raised(end):
+        if value is None:
             return None
         return Amount(
             value=value * (-factor if is_negative else factor),
@@ -162,14 +161,8 @@ class Grammar:
         is_negative = self._is_minus(first - 1, begin)
         first -= is_negative
         for _ in range(2):  # "CAD $5"
-            start = next(
-                (
-                    start
-                    for start in range(max(begin, first - 4), first)
-                    if self._codes_of(start, first) and not self._joins_word(start, begin)
-                ),
-                first,
-            )
+            places = range(max(begin, first - 4), first)
+            start = next((place for place in places if self._codes_of(place, first)), first)
             if start == first:
                 break
             said = self._codes_of(start, first)
@@ -186,11 +179,8 @@ class Grammar:
             return False
         if self.tokens[at].kind == "word":
             return not is_glued(self.tokens[at], self.tokens[at + 1])
-        is_near = is_glued(self.tokens[at], self.tokens[at + 1]) or self.tokens[at].text == "−"
-        if not is_near or self.source[self.tokens[at].end : self.tokens[at + 1].start] not in (
-            "",
-            " ",
-        ):
+        gap = self.tokens[at + 1].start - self.tokens[at].end
+        if gap > (self.tokens[at].text == "−"):
             return False
         if at == 0 or not is_glued(self.tokens[at - 1], self.tokens[at]):
             return True
@@ -198,16 +188,7 @@ class Grammar:
             return False
         before = self.tokens[at - 1]
         is_code = any(self._codes_of(start, at) for start in range(max(begin, at - 3), at))
-        return is_code or (
-            before.kind == "sign" and before.text not in DASHES and before.text not in ")]"
-        )
-
-    def _joins_word(self, at: int, begin: int) -> bool:
-        return (
-            at > begin
-            and self.tokens[at].kind == "word" == self.tokens[at - 1].kind
-            and is_glued(self.tokens[at - 1], self.tokens[at])
-        )
+        return is_code or (before.kind == "sign" and before.text not in {*DASHES, ")", "]"})
 
     def _code(self, at: int) -> range:
         """The run of letters and digits around a number, if it begins with a letter: UN55KU6300."""
@@ -223,34 +204,6 @@ class Grammar:
         return is_glued(left, right) and "sign" not in (left.kind, right.kind)
 
     # --- the number -------------------------------------------------------------------------
-
-    def _end_of_groups(self, at: int, is_money: bool) -> int:
-        """The end of groups of three digits between spaces, where they surely are one number."""
-        end, token = at + 1, self.tokens[at]
-        if not (token.text.isdigit() and len(token.text) <= 3):
-            return end
-        while (
-            end < len(self.tokens)
-            and self.source[self.tokens[end - 1].end : self.tokens[end].start] == " "
-        ):
-            digits = self.tokens[end].text.replace(",", ".").partition(".")
-            if (
-                self.tokens[end].kind != "number"
-                or len(digits[0]) != 3
-                or not self.tokens[end - 1].text.isdigit()
-            ):
-                break
-            end += 1
-        has_cents = not self.tokens[end - 1].text.isdigit()
-        is_alone = all(
-            self.tokens[place].kind == "sign"
-            for place in (*range(at), *range(end, len(self.tokens)))
-        )
-        is_usual = self._signs is not None and self._signs[1].isspace()
-        is_sure = (
-            has_cents or is_alone or is_money or is_usual or self._currency(end)[0] is not None
-        )
-        return end if is_sure else at + 1
 
     def _fraction(self, at: int) -> tuple[Decimal, int] | None:
         """The value of "3/4" or "2 3/4", and its end; None for other pairs of numbers."""
@@ -281,11 +234,6 @@ class Grammar:
         word = self._text(end, end + 1)
         is_near = end == at + 1 and bool(word) and is_glued(self.tokens[at], self.tokens[end])
         return is_near and _ORDINAL.fullmatch(self.tokens[at].text[-2:] + word) is not None
-
-    def _is_raised(self, end: int) -> bool:
-        """True if a power stands behind a number: 10⁶."""
-        is_near = end < len(self.tokens) and is_glued(self.tokens[end - 1], self.tokens[end])
-        return is_near and unicodedata.category(self.tokens[end].text[0]) == "No"
 
     # --- behind the number ------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from schemax.reading.tokens import Token, is_glued, tokens_of, value_of
 _STRONG = frozenset(";|•·‣◦●")
 _WEAK = frozenset(",،、，")
 _AND = frozenset({"and", "und", "et", "y", "e", "&"})
+_MARK = re.compile(rf"[{re.escape(''.join(_STRONG | _WEAK))}]|\s/\s")
 _OPENING, _CLOSING = "([{（", ")]}）"
 # The marks before the items of a list, one a line.
 _BULLET = re.compile(r"^[ \t]*(?:[-–*•·‣◦●]|\d{1,2}[.)])[ \t]+", re.MULTILINE)
@@ -31,7 +32,7 @@ def items_in(text: str) -> list[str]:
 
 
 def _items(text: str) -> list[str]:
-    if not any(mark in text for mark in (*_STRONG, *_WEAK, "/")):
+    if not _MARK.search(text):
         return [text.strip()] if text.strip() else []
     tokens = tokens_of(text)
     strong = [place for place in _outside(tokens) if _is_strong(text, tokens, place)]

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from schemax.reading import Reading, cldr, noted
+from schemax.reading.absence import says_no_value
 from schemax.reading.amounts import DASHES, Amount, Grammar, Text
 from schemax.reading.number_words import FRACTIONS, in_digits, is_number_word
 from schemax.reading.tokens import in_ascii, is_glued
@@ -41,7 +42,7 @@ def read_number(text: str, whole: bool, unit: str | None, language: str | None =
     field = field_unit(unit) if unit is not None else None
     stated = Grammar(text, whole, field, language).read()
     how = None
-    if not stated.has_digits and (words := in_digits(text, language)):
+    if not stated.has_digits and not says_no_value(text) and (words := in_digits(text, language)):
         stated = Grammar(words[0], whole, field, language).read()
         how = "number words" if words[1] == "en" else f"number words, {words[1]}"
     if not stated.amounts:
@@ -318,7 +319,13 @@ def _check_currencies(tokens: Sequence[Any], code: str, language: str | None) ->
 
 
 def _check_unitless(text: Text, amount: Amount, language: str | None) -> None:
-    """Raises ValueError for a date, and for a letter that may be a factor: "5M"."""
+    """Raises ValueError for a date, money whose point is in doubt, and a factor: "5M"."""
+    beside = [
+        text.tokens[at] for at in (amount.first - 1, amount.end) if 0 <= at < len(text.tokens)
+    ]
+    words = {token.text.casefold() for token in beside} & cldr.words_of_money(language).keys()
+    if words and '"." for decimals' in amount.reasons and amount.factor == 1:
+        raise ValueError(f'"{words.pop()}" may be money, whose point separates thousands')
     months = cldr.own_months(language or "en")
     for place in (amount.first - 1, amount.end - 1, amount.end):
         if 0 <= place < len(text.tokens) and text.tokens[place].text.casefold() in months:

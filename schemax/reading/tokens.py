@@ -16,10 +16,17 @@ Kind = Literal["number", "word", "sign"]
 
 _THIN = "\u00a0\u2009\u202f"
 _DIGITS = rf"\p{{Nd}}+(?:[.,_٫٬．，]\p{{Nd}}+|[{_THIN}'’_]\p{{Nd}}{{3}}(?!\p{{Nd}}))*"
+# Plain spaces group digits only where no other reading is likely: of money, with cents, alone.
+_SPACED = r"\p{Nd}{1,3}(?:\ \p{Nd}{3})+(?![\p{Nd}])"
+_GROUPS = rf"""
+    {_SPACED}[.,]\p{{Nd}}{{1,2}}(?!\p{{Nd}})|{_SPACED}(?=\s?\p{{Sc}})
+    |(?<=\p{{Sc}}\s?){_SPACED}|(?<=^\s*[-+]?){_SPACED}(?=\s*$)
+"""
 _NUMBER = rf"""
-    (?:{_DIGITS}|(?<![\p{{L}}\p{{Nd}}.,])[.,]\p{{Nd}}+)
+    (?>(?<![\p{{Nd}}.,])(?:{_GROUPS})|{_DIGITS}|(?<![\p{{L}}\p{{Nd}}.,])[.,]\p{{Nd}}+)
     (?:[eE][-+]?[0-9]{{1,2}}(?![\p{{L}}\p{{Nd}}]))?
     (?:\ ?[¼-¾⅐-⅞]|\s?[x×·]\s?10(?:\^|\*\*)?(?:(?<=\^|\*)[-−+]?[0-9]{{1,2}}|[⁻]?[⁰¹²³⁴-⁹]{{1,2}}))?
+    (?![⁰¹²³⁴-⁹])
     |[¼-¾⅐-⅞]
 """
 TOKEN = regex.compile(
@@ -97,7 +104,7 @@ def value_of(
 def _without_separators(
     text: str, grouped: bool, signs: tuple[str, str] | None
 ) -> tuple[Decimal | None, str | None]:
-    digits = text.replace("'", "").replace("_", "")
+    digits = text.replace("'", "").replace("_", "").replace(" ", "")
     points, commas = digits.count("."), digits.count(",")
     if points + commas == 0:
         return Decimal(digits), None
