@@ -16,6 +16,7 @@ from schemax.attributes.made_classes import build_model
 from schemax.attributes.settings import is_unprintable, spaced
 from schemax.errors import SchemaError
 from schemax.extractor import extract
+from schemax.reading.cldr import check_language
 
 
 def _plain(values: Any) -> Any:
@@ -28,9 +29,11 @@ def _plain(values: Any) -> Any:
 class AttrSchema(BaseModel):
     """Base of declarations: a Pydantic model whose fields are read from documents.
 
-    Class keywords: `category` (default: the words of the class name), `format`, `template`, which
-    subclasses inherit, and `demonstrations`: (document, instance or mapping) pairs that models are
-    shown which schemax did not train, as `examples=` shows them (docs/prompts.md).
+    Class keywords: `category` (default: the words of the class name), `format`, `template`,
+    `language`, which subclasses inherit, and `demonstrations`: (document, instance or mapping)
+    pairs that models are shown which schemax did not train, as `examples=` shows them
+    (docs/prompts.md). `language` is the documents' ("de", "pt-BR"), and holds for nested models
+    too; see `attr`.
     An optional field (`X | None`) without a default gets None.
     Raises SchemaError for a class keyword that neither schemax nor Pydantic knows.
     """
@@ -44,6 +47,7 @@ class AttrSchema(BaseModel):
         category: str | None = None,
         format: Any = None,
         template: Any = None,
+        language: str | None = None,
         demonstrations: Iterable[tuple[Any, Any]] | None = None,
         **unknown: Any,
     ) -> None:
@@ -53,13 +57,18 @@ class AttrSchema(BaseModel):
                 cls.__name__,
                 None,
                 f"unknown class keyword {', '.join(map(repr, unknown))}; schemax knows category, "
-                "format, template and demonstrations, Pydantic its configuration",
+                "format, template, language and demonstrations, Pydantic its configuration",
             )
         if category is not None and (not isinstance(category, str) or is_unprintable(category)):
             raise SchemaError(
                 cls.__name__, None, f"category must be one line of text, not {category!r}"
             )
-        own = {"category": category, "format": format, "template": template}
+        if language is not None:
+            try:
+                check_language(language)
+            except ValueError as error:
+                raise SchemaError(cls.__name__, None, str(error)) from None
+        own = {"category": category, "format": format, "template": template, "language": language}
         own["demonstrations"] = None if demonstrations is None else tuple(demonstrations)
         cls.__schema_settings__ = {key: value for key, value in own.items() if value is not None}
 
@@ -80,7 +89,7 @@ class AttrSchema(BaseModel):
     ) -> dict[str, Any]:
         document = handler(core_schema)
         settings = settings_of(cls)
-        own = {"format": settings.format, "template": settings.template}
+        own = {name: getattr(settings, name) for name in ("format", "template", "language")}
         if "category" in cls.__schema_settings__:
             own["category"] = settings.category
         named: dict[str, Any] = {key: v for key, v in own.items() if isinstance(v, str)}

@@ -124,7 +124,13 @@ class Typed(TypedDict):
     count: int | None
 
 
-DECLARED: list[Any] = [Everything, Order, Holder, Part, Flat, Typed]
+class German(AttrSchema, language="de"):
+    width: float | None = attr("Width", unit="inch")
+    packed: date | None = attr("Packed on", language="fr")
+    size: Size | None = None
+
+
+DECLARED: list[Any] = [Everything, Order, Holder, Part, Flat, Typed, German]
 TEXTS = [
     "Twinings Green Tea, 340 g, dark roast, organic, packed 2024-06-09, SKU AB123",
     "Nike Pegasus 40, rubber sole, 140 cm x 2 ft, 3 Fl Oz bottle, HDMI | USB-C, 1080p or 4K",

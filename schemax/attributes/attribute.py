@@ -33,6 +33,7 @@ class Attribute:
     strict: whether the leaf, or an enclosing model, takes literals alone.
     extractive: whether texts must stand in the document, as declared for the leaf or an enclosing
         model; None leaves the choice to the decoding.
+    language: of the documents, by its CLDR name; None if unknown.
     members: the scalars of a "union"; positions: the types of a tuple of different types, by place.
     is_mapping: whether the list holds the pairs of a dict; `fields` are then "key" and "value".
     is_one_or_several: whether a single item is given as itself, without the list.
@@ -59,6 +60,7 @@ class Attribute:
     unit: str | None = None
     strict: bool = False
     extractive: bool | None = None
+    language: str | None = None
     members: tuple[FieldType, ...] = ()
     positions: tuple[FieldType, ...] = ()
     is_mapping: bool = False

@@ -30,8 +30,10 @@ from schemax.attributes.settings import (
     is_two_phase,
     k_max_of,
     label_of,
+    language_of,
     max_depth_of,
     require_model,
+    settings_of,
     unit_of,
 )
 from schemax.errors import SchemaError
@@ -94,6 +96,7 @@ class _Outer:
     omittable: bool = False
     strict: bool = False
     extractive: bool | None = None
+    language: str | None = None
     after: tuple[FieldPath, ...] = ()
 
 
@@ -102,14 +105,15 @@ def _top(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
     if not issubclass(model, RootModel):
         return _leaves(model, outer)
     try:
-        return _below(root_type(model), outer)
+        return _below(root_type(model), replace(outer, language=settings_of(model).language))
     except UnsupportedType as error:
         raise SchemaError(outer.root, None, str(error)) from None
 
 
 def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
     shown: dict[str, str] = {}
-    around = replace(outer, models=(*outer.models, model))
+    language = settings_of(model).language or outer.language
+    around = replace(outer, models=(*outer.models, model), language=language)
     fields = _fields_of(model, outer)
     for name, field in fields.items():
         path = (*outer.path, name)
@@ -136,6 +140,7 @@ def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
                 omittable=outer.omittable or field_type.nullable or not field.is_required(),
                 strict=outer.strict or own_settings(field).get("strict") is True,
                 extractive=own_settings(field).get("extractive", outer.extractive),
+                language=language_of(field) or language,
                 after=(*outer.after, *after_of(field, fields, outer.path)),
             )
             unit = unit_of(field, field_type)
@@ -216,7 +221,7 @@ def _leaf(
             "allows nothing but None; name the type of its value, such as str | None"
         )
     _count(place)
-    misfits = misfits_of(place.models[-1], place.path[-1], field, field_type, unit)
+    misfits = misfits_of(place.models[-1], place.path[-1], field, field_type, unit, place.language)
     depth = len(place.path)
     in_unit = f"in {unit}" if unit else None
     if place.description and in_unit:
@@ -248,6 +253,7 @@ def _leaf(
         unit=unit,
         strict=place.strict or field_type.kind == "union",
         extractive=place.extractive,
+        language=place.language,
         members=field_type.members,
         positions=field_type.positions,
         is_mapping=field_type.is_mapping,

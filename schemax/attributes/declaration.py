@@ -26,6 +26,7 @@ def attr(
     max_depth: int | None = None,
     strict: bool = False,
     extractive: bool | None = None,
+    language: str | None = None,
     skip: bool = False,
     **field: Any,
 ) -> Any:
@@ -46,6 +47,8 @@ def attr(
     strict: takes literals alone: no "55-Inch", no "two", no "March 3, 2021" (docs/typed.md).
     extractive: whether texts of the field must stand in the document verbatim, so that the model
         invents none; None leaves the choice to the decoding (docs/constraints.md).
+    language: of the documents, by its CLDR name ("de", "pt-BR"), for a field or all fields of a
+        nested model: in German 1.299 is 1299, in French 03/04/2021 is 3 April (docs/typed.md).
     skip: the field is not read from documents, and keeps its default.
 
     Raises TypeError for an argument that neither this function nor Pydantic knows, a `description`
@@ -63,7 +66,7 @@ def attr(
         raise TypeError(f"examples must be a list of examples: write [{examples!r}]")
     own: dict[str, Any] = {"k_max": k_max, "long": long or None, "uniqueItems": unique or None}
     own |= {"unit": unit, "max_depth": max_depth, "strict": strict or None, "skip": skip or None}
-    own["extractive"] = extractive
+    own |= {"extractive": extractive, "language": language}
     own["after"] = (list(after) if isinstance(after, (list, tuple)) else [after]) or None
     if own := {name: value for name, value in own.items() if value is not None}:
         extra = field.pop("json_schema_extra", None)

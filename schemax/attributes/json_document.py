@@ -26,7 +26,7 @@ _SETTINGS = ("category", "format", "template", "demonstrations")
 # Keywords of schemax and Pydantic, beside the standard's.
 _OWN_WORDS = frozenset(
     {"category", "template", "k_max", "long", "unit", "strict", "extractive", "after"}
-    | {"max_depth", "skip", "demonstrations"}
+    | {"max_depth", "skip", "demonstrations", "language"}
     | {"nullable", "discriminator"}
     | {"example", "xml", "externalDocs"}  # of OpenAPI
 )
@@ -37,7 +37,7 @@ MOST_LEVELS = 32
 # The most levels of JSON objects and lists; a level of schemas takes several.
 _MOST_NESTED = 200
 
-OWN = ("long", "unit", "strict", "extractive", "after", "max_depth")
+OWN = ("long", "unit", "strict", "extractive", "language", "after", "max_depth")
 """The keywords that `attr` takes, beside `k_max`."""
 
 # The keywords that the use of a type inherits, and the keywords that tell objects from scalars.

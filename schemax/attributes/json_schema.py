@@ -149,6 +149,8 @@ class Builder(Types):
         fields: dict[str, Any],
     ) -> Any:
         description, kind = node.get("description"), type(bases[0])
+        if node.get("language") is not None:
+            settings = {**settings, "language": node["language"]}
         metaclass = self._metaclass if issubclass(self._metaclass, kind) else kind
         try:
             made = create_model(

@@ -9,6 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core.core_schema import DataclassSchema, DecimalSchema, ModelSchema
 
 from schemax.attributes.classes import asked_fields, fields_of, reader_of
+from schemax.attributes.settings import settings_of
 from schemax.errors import SchemaError
 
 STANDARD = "https://json-schema.org/draft/2020-12/schema"
@@ -62,4 +63,5 @@ def declaration_of(schema: type[Any]) -> dict[str, Any]:
         document = reader_of(schema).json_schema(by_alias=False, schema_generator=Untitled)
     except PydanticUserError as error:
         raise SchemaError(schema.__name__, None, f"no JSON Schema says it: {error}") from error
-    return {"$schema": STANDARD, **document}
+    language = settings_of(schema).language
+    return {"$schema": STANDARD, **({"language": language} if language else {}), **document}

@@ -16,9 +16,11 @@ from schemax.messages import clipped
 
 
 def misfits_of(
-    model: type[Any], name: str, field: FieldInfo, field_type: FieldType, unit: str | None
+    model: type[Any], name: str, field: FieldInfo, field_type: FieldType, *told: str | None
 ) -> Iterator[str]:
     """Yields warnings about a field's default and examples: a sentence for each misfit.
+
+    told: unit and language of the field.
 
     A default that violates the field's constraints may be meant, as a stand-in for "unknown". None
     is not checked, since `brand: str = None` is common; neither are factories, which may do
@@ -49,7 +51,7 @@ def misfits_of(
                 "documents get that state no value; change one of them"
             )
     for example in () if is_judged_by_class(model, name) else examples:
-        if (misfit := _misfit(reader, example, field_type, unit)) is not None:
+        if (misfit := _misfit(reader, example, field_type, *told)) is not None:
             yield (
                 f"example {clipped(repr(example))} does not fit the field ({misfit}), and is shown "
                 "to the model; change one of them"
@@ -64,7 +66,7 @@ def named_misfits(attributes: Iterable[Attribute], around: str = "") -> Iterator
         yield from named_misfits(attribute.fields, f"{name}.")
 
 
-def _misfit(reader: Any, example: Any, field_type: FieldType, unit: str | None) -> str | None:
+def _misfit(reader: Any, example: Any, field_type: FieldType, *told: str | None) -> str | None:
     """The reason why an example fits neither the field nor an item of a list; None if it fits."""
     is_whole = isinstance(example, dict if field_type.is_mapping else (list, tuple, set, frozenset))
     items = list(example) if is_whole and not field_type.is_mapping else [example]
@@ -72,7 +74,7 @@ def _misfit(reader: Any, example: Any, field_type: FieldType, unit: str | None) 
         wrong = any(text_of(item) not in choices for item in items)
         return "it is not one of the choices" if wrong else None
     try:
-        read = [_read(item, field_type, unit) for item in items]
+        read = [_read(item, field_type, *told) for item in items]
     except ValueError as error:
         return f"it {error}"
     is_list = field_type.is_list and not (field_type.is_mapping and is_whole)
@@ -81,12 +83,12 @@ def _misfit(reader: Any, example: Any, field_type: FieldType, unit: str | None) 
     return next((reason for kind, reason in faults.items() if kind not in lengths), None)
 
 
-def _read(example: Any, field_type: FieldType, unit: str | None) -> Any:
+def _read(example: Any, field_type: FieldType, *told: str | None) -> Any:
     """Reads an example as the text that the model is shown."""
     scalar = field_type.scalar
     if field_type.is_text and isinstance(example, (bool, int, float)):
         return text_of(example)
-    return scalar.read(example, unit).value if scalar and isinstance(example, str) else example
+    return scalar.read(example, *told).value if scalar and isinstance(example, str) else example
 
 
 def _faults(reader: TypeAdapter[Any], value: Any) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Settings of a declared class (category, format, template, demonstrations) and of its fields."""
+"""Settings of a declared class (category, format, language ...) and of its fields."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from schemax.attributes.field_type import FieldPath, FieldType, UnsupportedType
 from schemax.config import BOUNDS
 from schemax.errors import SchemaError
 from schemax.messages import clipped
+from schemax.reading.cldr import check_language
 from schemax.reading.units import check_unit
 
 
@@ -25,12 +26,14 @@ class SchemaSettings:
     """The settings of a class. None leaves the choice to the call.
 
     demonstrations: (document, instance or mapping) pairs, as `examples=` takes them.
+    language: of the documents, for fields and nested classes that name none.
     """
 
     category: str
     format: Any = None
     template: Any = None
     demonstrations: tuple[Any, ...] | None = None
+    language: str | None = None
 
 
 def settings_of(model: type[Any]) -> SchemaSettings:
@@ -48,6 +51,7 @@ def settings_of(model: type[Any]) -> SchemaSettings:
         template=inherited.get("template"),
         # A subclass may declare other fields.
         demonstrations=declared[0].get("demonstrations"),
+        language=inherited.get("language"),
     )
 
 
@@ -136,6 +140,17 @@ def unit_of(field: FieldInfo, field_type: FieldType) -> str | None:
     except ValueError as error:
         raise UnsupportedType(str(error)) from None
     return str(unit)
+
+
+def language_of(field: FieldInfo) -> str | None:
+    language = own_settings(field).get("language")
+    if language is None:
+        return None
+    try:
+        check_language(language)
+    except ValueError as error:
+        raise UnsupportedType(str(error)) from None
+    return str(language)
 
 
 def k_max_of(field: FieldInfo) -> int | None:

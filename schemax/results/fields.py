@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, RootModel, create_model
 from pydantic.fields import FieldInfo
 
-from schemax.attributes import Attribute, asked_fields, compile_attributes
+from schemax.attributes import Attribute, asked_fields, compile_attributes, settings_of
 from schemax.attributes.annotations import annotation_of
 from schemax.attributes.classes import complete
 from schemax.attributes.discriminator import Discriminator, MemberName, discriminator_of
@@ -108,6 +108,7 @@ def part_of(schema: Any, name: str) -> type[BaseModel]:
     field = schema.model_fields[name]
     fields: Any = {name: (field.annotation, field)}
     made: Any = create_model(schema.__name__, __config__=schema.model_config, **fields)
+    made.__schema_settings__ = {"language": settings_of(schema).language}
     if own := json_properties(schema).get(name):
         made.__json_properties__ = {name: own}
     part: type[BaseModel] = made

@@ -80,7 +80,7 @@ def readings_of(
             _check_digits(text, documents)
     if strict:
         return [_strictly(leaf, text) for text in texts]
-    return [_nearby(leaf, text, documents) or _read(leaf, text) for text in texts]
+    return [_nearby(leaf, text, documents) or _read(leaf, text, documents) for text in texts]
 
 
 def _check_digits(text: str, documents: Collection[str]) -> None:
@@ -102,7 +102,11 @@ def _nearby(leaf: Leaf, text: str, documents: Collection[str]) -> Reading | None
     attribute = leaf.attribute
     if attribute.unit is None or not attribute.is_number:
         return None
-    return read_nearby(text, tuple(documents), attribute.kind == "integer", attribute.unit)
+    is_whole, language = attribute.kind == "integer", attribute.language
+    if reading_language(attribute, text, documents) and _BARE_NUMBER.fullmatch(text):
+        # Places in documents are found by value.
+        text = SCALARS[attribute.kind].read(text, None, language).value
+    return read_nearby(text, tuple(documents), is_whole, attribute.unit, language)
 
 
 def is_text(
@@ -141,14 +145,26 @@ def _strictly(leaf: Leaf, text: str) -> Reading:
     return Reading(leaf.choices.values.get(text, text) if leaf.choices else text)
 
 
-def _read(leaf: Leaf, text: str) -> Reading:
+def _read(leaf: Leaf, text: str, documents: Collection[str]) -> Reading:
     if leaf.choices is not None:
         return leaf.choices.read(text)
-    scalar = leaf.attribute.scalar
-    return Reading(text) if scalar is None else scalar.read(text, leaf.attribute.unit)
+    attribute, scalar = leaf.attribute, leaf.attribute.scalar
+    language = reading_language(attribute, text, documents)
+    return Reading(text) if scalar is None else scalar.read(text, attribute.unit, language)
 
 
 _BARE_NUMBER = re.compile(r"\s*[-+]?\d+(\.\d*)?\s*")
+
+
+def reading_language(attribute: Attribute, text: str, documents: Collection[str]) -> str | None:
+    """The language to read a text in: the field's, except for a bare number of no document.
+
+    Models and programs write 1.255 for the "1,255" of a German document, and JSON holds 1.255.
+    """
+    if attribute.language and attribute.is_number and _BARE_NUMBER.fullmatch(text):
+        digits = text.strip().lstrip("+-")
+        return attribute.language if any(digits in one for one in documents) else None
+    return attribute.language
 
 
 @lru_cache
