@@ -25,9 +25,10 @@ from schemax.attributes import compile_attributes
 from schemax.documents import RecordFields, read_documents
 from schemax.formats import get_format
 from schemax.reading.folding import Folded, bare, folded, loose, units_of
+from schemax.reading.tokens import tokens_of
 from schemax.resources import resource_dir
 from schemax.results import FieldResult, SlotText, build, failed, spans
-from schemax.results.spans import SpanFinder
+from schemax.results.spans import Mentions, SpanFinder
 
 
 def piece(value: str, text: str) -> str | None:
@@ -49,6 +50,16 @@ def piece(value: str, text: str) -> str | None:
         *(("99", "1,99 €"), ("99", "€1,99"), ("12", "12,5 kg"), ("5", "12,5 kg"), ("12", "12,5")),
         *(("299", "1 299 €"), ("299", "1'299"), ("299", "1\u202f299"), ("1", "1 299,00")),
         *(("1299", "21299"), ("299", "1,299"), ("2999", "1.2999"), ("99", "1 299,99 €")),
+        *(("10", "10/11/2024"), ("11", "10/11/2024"), ("10", "2024-11-10"), ("11", "2024-11-10")),
+        *(("12", "12:30"), ("30", "12:30"), ("2", "1/2 cup"), ("5", "3-5/8"), ("16", "16:9")),
+        *(
+            ("800", "1-800-555-0199"),
+            ("10", "10⁶"),
+            ("5", "5½"),
+            ("10", "5 x 10^3"),
+            ("2", "v1.2.3"),
+        ),
+        *(("12", "12,15,18"), ("5", "-5 °C"), ("5", "(−5)"), ("1", "1,299"), ("1", "1.5")),
     ],
 )
 def test_no_part_of_a_number_is_a_place(value: str, text: str) -> None:
@@ -60,11 +71,52 @@ def test_no_part_of_a_number_is_a_place(value: str, text: str) -> None:
     [
         *(("340.0", "Coffee, 340 g", "340"), ("1299.0", "for 1,299 $", "1,299")),
         *(("1299", "for 1 299,00 €", "1 299,00"), ("2.5", "2,50 €", "2,50")),
-        *(("12", "sizes 12, 15", "12"), ("12", "12,15,18", "12"), ("15", "12 15 18", "15")),
+        *(("12", "sizes 12, 15", "12"), ("12", "12 128 GB", "12"), ("15", "12 15 18", "15")),
+        *(("-5.0", "at -5 °C", "-5"), ("-5", "at −5 °C", "−5"), ("5", "costs -5 °C or 5", "5")),
     ],
 )
 def test_a_number_stands_where_an_equal_one_does(value: str, text: str, found: str) -> None:
     assert piece(value, text) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "found"),
+    [
+        *(
+            ("55", "55-Inch", "55"),
+            ("55", "55inch", "55"),
+            ("55", "55″ TV", "55"),
+            ("4", "4K", "4"),
+        ),
+        *(("50", "ages 50-55", "50"), ("55", "ages 50–55", "55"), ("4", "4-Pack", "4")),
+        *(("men", "for men's feet", "men"), ("eau", "un jet d'eau", "eau"), ("s", "men's", None)),
+        *(("Oréal", "L’Oréal", "Oréal"), ("t", "don't", None), ("male", "female", None)),
+        *(
+            ("서울", "저는 서울에서 왔다", "서울"),
+            ("에서", "서울에서", None),
+            ("LG", "LG에서", "LG"),
+        ),
+        *(
+            ("咖啡", "喝咖啡吗", "咖啡"),
+            ("コーヒー", "アイスコーヒー", "コーヒー"),
+            ("5", "5寸", "5"),
+        ),
+        *(("กาแฟ", "ดื่มกาแฟร้อน", "กาแฟ"), ("ກາເຟ", "ດື່ມກາເຟຮ້ອນ", "ກາເຟ"), ("ก", "ก็", None)),
+        *(("កាហ្វេ", "ផឹកកាហ្វេក្តៅ", "កាហ្វេ"), ("ကော်ဖီ", "ကော်ဖီသောက်", "ကော်ဖီ")),
+        *(("Han", "Hände", None), ("می", "می\u200cخواهم", None)),
+    ],
+)
+def test_a_place_holds_whole_tokens(value: str, text: str, found: str | None) -> None:
+    assert piece(value, text) == found
+
+
+@pytest.mark.parametrize(
+    ("signed", "unsigned"),
+    [("كِتَابٌ", "كتاب"), ("שָׁלוֹם", "שלום"), ("مُحَمَّد", "محمد"), ("كتـاب", "كتاب")],
+)
+def test_vowel_signs_make_no_difference(signed: str, unsigned: str) -> None:
+    assert piece(unsigned, f"x {signed}, y") == signed
+    assert piece(signed, f"x {unsigned}, y") == unsigned
 
 
 @pytest.mark.parametrize(
@@ -73,12 +125,10 @@ def test_a_number_stands_where_an_equal_one_does(value: str, text: str, found: s
         ("Tea", "Team green Tea", 11),
         ("Tea", "Tea and Tea", 0),
         ("Leder", "Lederschuh aus Leder", 15),
-        ("Leder", "Lederschuh", 0),
         ("55", "UN55TU, 55 inch", 8),
         ("55", "UN55TU, 155 inch", 2),
         ("5", "1.5 oz, 5", 8),
         ("299", "1,299 for 299", 10),
-        ("12", "12,15 M US", 0),
         ("4K", "14K gold, 4K", 10),
         ("S", "Women's S", 8),
         ("Men", "Women's, Men's", 9),
@@ -100,6 +150,7 @@ def test_between_words_before_inside_words_and_then_the_first(
         ("s", "Women's"),
         ("Red", "Reduced"),
         ("Tea", "Team"),
+        ("Leder", "Lederschuh"),
         ("US", "Plus"),
         ("5", "1.5 oz"),
         ("5", "55"),
@@ -118,6 +169,35 @@ def test_fields_in_order_but_whole_words_first() -> None:
     assert source.locate("black") == Span(8, 13, "title")
     assert source.locate("Black") == Span(0, 5, "description")
     assert source.locate("BLACK") == Span(8, 13, "title")
+
+
+def places(finder: SpanFinder, *values: str) -> list[int | None]:
+    mentions = Mentions(finder)
+    return [span and span.start for span in map(mentions.locate, values)]
+
+
+def test_repeated_mentions_have_their_own_places() -> None:
+    finder = SpanFinder({"t": "red, blue, Red, 5 redder x 5"})
+    assert places(finder, "red", "red") == [0, 11]
+    assert places(finder, "red", "Red", "red") == [0, 11, 11]
+    assert places(finder, "Red", "red", "blue", "blue") == [11, 0, 5, 5]
+    assert places(finder, "5", "5.0", "5") == [16, 27, 27]
+    assert places(finder, "pink", "pink") == [None, None]
+    assert places(finder, "RED") == [0]
+
+
+def test_repeated_mentions_of_two_texts() -> None:
+    mentions = Mentions(SpanFinder({"a": "tea", "b": "tea"}))
+    spans = [mentions.locate("tea") for _ in range(3)]
+    assert spans == [Span(0, 3, "a"), Span(0, 3, "b"), Span(0, 3, "b")]
+
+
+def test_many_mentions_take_linear_time() -> None:
+    mentions = Mentions(SpanFinder({"t": "5, " * 20_000}))
+    started = time.process_time()
+    spans = [mentions.locate("5") for _ in range(20_000)]
+    assert time.process_time() - started < 5  # measured: 0.1
+    assert len({*spans}) == 1000  # the most that are examined
 
 
 # --- what makes no difference -------------------------------------------------------------------
@@ -174,6 +254,9 @@ def test_loosely(value: str, text: str, found: str) -> None:
         ("100%", "of 100 % cotton", "100 %"),
         ("34 oz", "3.4 oz", None),
         ("34 oz", "3,4 oz", None),
+        ("-5 °C", "5 °C", None),
+        ("A-", "grade A", None),
+        ("A-", "grade A+", None),
         ("100%", "of 100 parts", None),
         ("C", "C++", "C"),
         ("C++", "C", None),
@@ -228,6 +311,10 @@ def test_nearly(value: str, text: str, found: str | None) -> None:
         ("Women's", "Men's"),
         ("Manchester", "a title without it"),
         ("a value that is longer than its text", "a value"),
+        ("hypotension", "hypertension"),
+        ("severe hypotension in older people", "severe hypertension in older people"),
+        ("this is not meant for small children", "this is meant for small children"),
+        ("Series 1000XM", "Series 1000XN"),
     ],
 )
 def test_another_word_is_no_source(value: str, text: str) -> None:
@@ -257,9 +344,21 @@ TEXTS = st.lists(PIECES, max_size=40).map("".join)
 ANY_TEXTS = TEXTS | st.text(max_size=40)
 
 
-@given(ANY_TEXTS, ANY_TEXTS.filter(lambda text: len(text.strip()) > 3), ANY_TEXTS)
-def test_a_slice_is_found_where_it_reads_the_same(before: str, value: str, after: str) -> None:
-    assert piece(value, before + value + after) == value.strip()
+@given(ANY_TEXTS, ANY_TEXTS, ANY_TEXTS)
+def test_a_slice_between_other_things_is_found(before: str, value: str, after: str) -> None:
+    found = piece(value, f"{before} | {value} | {after}")
+    if unicodedata.category(value.strip()[:1] or " ")[0] in "MZC":
+        return  # a mark joins what stands before, and what is not seen is no value
+    assert found == value.strip()
+
+
+@given(ANY_TEXTS, ANY_TEXTS)
+def test_no_place_cuts_a_word_or_a_number(value: str, text: str) -> None:
+    span = SpanFinder({"text": text}).locate(value)
+    for token in tokens_of(text) if span else ():
+        is_unspaced = "赤" in token.text
+        for at in span[:2] if token.kind != "sign" and not is_unspaced else ():
+            assert not token.start < at < token.end
 
 
 @given(ANY_TEXTS, ANY_TEXTS)
@@ -318,7 +417,7 @@ def test_folded_places_lead_back(text: str) -> None:
     units = units_of(text)
     assert "".join(units) == text
     for fold in (loose, bare):
-        whole = Folded(units, fold)
+        whole = Folded(text, fold)
         for at in range(len(whole.text)):
             start, end = whole.original(at, at + 1)
             assert whole.text[at] in folded(text[start:end], fold)
@@ -638,7 +737,7 @@ class Weighed(AttrSchema):
         ("Coffee, 340 g", "340", 12.0, "340"),
         ("Beans, 2 lb bag", "2", 32.0, "2"),
         ("Tea 16 oz", "16", 16.0, "16"),
-        ("Vitamin C, 250 count", "250", None, None),
+        ("Drive, 250 GB", "250", None, None),
         ("Shampoo, 3 Fl Oz", "3", None, None),
     ],
 )
@@ -672,8 +771,8 @@ def test_a_servers_float_reads_as_the_number_that_a_model_copied(
 @pytest.mark.parametrize(
     ("part", "whole"),
     [
-        *(("99", "EUR 1,99"), ("99", "CHF 1,99 each"), ("1", "1,99 Euro"), ("299", "1 299 Stück")),
-        *(("299", "1_299"), ("299", "1·299"), ("234", "1 234 567"), ("5", ".5 kg")),
+        *(("99", "EUR 1,99"), ("99", "CHF 1,99 each"), ("1", "1,99 Euro"), ("299", "1_299")),
+        *(("299", "€ 1 299"), ("234", "1\u202f234\u202f567"), ("5", ".5 kg")),
         *(("5", "1٫5"), ("5", "1e5"), ("5", "-5 °C")),
     ],
 )

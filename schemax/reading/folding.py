@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 
-# The most occurrences of a text that are examined.
-_MOST_OCCURRENCES = 1000
+import regex
+
+MOST_OCCURRENCES = 1000
+"""The most occurrences of a text that are examined."""
 
 _ALIKE = str.maketrans(
     {
@@ -22,16 +24,18 @@ _ALIKE = str.maketrans(
         **dict.fromkeys(map(chr, range(0xFE00, 0xFE10)), None),  # variation selectors
     }
 )
+# Arabic and Hebrew are usually written without their vowel signs.
+_UNWRITTEN = regex.compile(r"[\p{Cf}\u0640[\p{Mn}&&[\p{scx=Arabic}\p{scx=Hebrew}]]]", regex.V1)
 
 
 @lru_cache(maxsize=8192)
 def loose(unit: str) -> str:
-    """A unit without case, typographic variants and invisible characters; white space as " "."""
+    """A unit without case, typographic variants and what is not seen; white space as " "."""
     text = unicodedata.normalize("NFKC", unit.translate(_ALIKE)).casefold()
     text = unicodedata.normalize("NFKC", text).replace("i\u0307", "i").translate(_ALIKE)
     if text.isspace():
         return " "
-    return "".join(char for char in text if unicodedata.category(char) != "Cf")
+    return str(_UNWRITTEN.sub("", text))
 
 
 @lru_cache(maxsize=8192)
@@ -68,7 +72,7 @@ def is_mark(char: str) -> bool:
 def occurrences(value: str, text: str) -> Iterator[tuple[int, int]]:
     """Yields the places of `value` in `text`, also overlapping; none for an empty value."""
     at = text.find(value) if value else -1
-    for _ in range(_MOST_OCCURRENCES):
+    for _ in range(MOST_OCCURRENCES):
         if at < 0:
             return
         yield at, at + len(value)
@@ -78,13 +82,13 @@ def occurrences(value: str, text: str) -> Iterator[tuple[int, int]]:
 class Folded:
     """A folded text whose places map back to the original.
 
-    units: of the original; fold: maps a unit to a text of any length.
+    fold: maps a unit to a text of any length.
     """
 
-    def __init__(self, units: Sequence[str], fold: Callable[[str], str]) -> None:
-        folds = {unit: fold(unit) for unit in set(units)}
-        self._units = units
-        self._pieces = [folds[unit] for unit in units]
+    def __init__(self, original: str, fold: Callable[[str], str]) -> None:
+        self._units = units_of(original)
+        folds = {unit: fold(unit) for unit in set(self._units)}
+        self._pieces = [folds[unit] for unit in self._units]
         self.text = "".join(self._pieces)
 
     def find(self, value: str) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from schemax.attributes import Attribute
@@ -19,7 +19,7 @@ from schemax.results.fields import Fallback, Leaf, field_tree_of
 from schemax.results.instance import MOVED, final, instance_of, of_other_members, partial_of
 from schemax.results.list_results import taken_together
 from schemax.results.row import Row
-from schemax.results.spans import SpanFinder
+from schemax.results.spans import Mentions, SpanFinder
 
 T = TypeVar("T")
 
@@ -103,7 +103,8 @@ class _Report:
     """Tells the results of a row's leaves.
 
     finder: None without texts. instance: None for a failed row. aside: indices of leaves of kinds
-    that were not chosen. prompt: see `build`.
+    that were not chosen. prompt: see `build`. placed: per leaf located so far, its texts with their
+    places.
     """
 
     row: Row
@@ -111,24 +112,33 @@ class _Report:
     instance: Any
     aside: Collection[int]
     prompt: str
+    placed: dict[int, tuple[tuple[str, Span | None], ...]] = field(default_factory=dict)
 
-    def results(self, leaf: Leaf, slot: SlotText | None) -> Iterator[tuple[str, FieldResult]]:
-        """Yields the results of a leaf and, for a list of nested models, of the items' leaves."""
-        yield leaf.attribute.name, self._result(leaf, slot)
-        for inner, one in self.row.items.get(leaf.index, ()):
+    def results(
+        self, leaf: Leaf, slot: SlotText | None, mentions: Mentions | None = None
+    ) -> Iterator[tuple[str, FieldResult]]:
+        """Yields the results of a leaf and, for a list of nested models, of the items' leaves.
+
+        mentions: of the list that the leaf belongs to.
+        """
+        if mentions is None and self.finder is not None:
+            mentions = Mentions(self.finder)
+        yield leaf.attribute.name, self._result(leaf, slot, mentions)
+        for inner, inner_slot in self.row.items.get(leaf.index, ()):
             if inner.number is None:
-                yield from self.results(inner, one)
+                yield from self.results(inner, inner_slot, mentions)
 
-    def _result(self, leaf: Leaf, slot: SlotText | None) -> FieldResult:
+    def _result(self, leaf: Leaf, slot: SlotText | None, mentions: Mentions | None) -> FieldResult:
         value, note = self._value(leaf), self.row.notes.get(leaf.index)
         if leaf.index in self.aside:
             is_stated = self.row.stated[leaf.index]
             value, note = None, "left out: of another kind" if is_stated else None
         if slot is None:
             return FieldResult(raw=None, value=value, finish_reason="eos", tokens=0)
-        spans = () if value is None else self._spans(leaf)
+        places = () if value is None or mentions is None else self._places(leaf, mentions)
+        spans = tuple(span for _, span in places)
         slot = taken_together(slot)
-        if echoed := echo_note(self._echoes(leaf, spans)):
+        if echoed := echo_note(self._echoes(leaf, places)):
             note = f"{note}; {echoed}" if note else echoed
         return FieldResult(
             raw=slot.raw,
@@ -159,23 +169,31 @@ class _Report:
         chosen = row.chosen[leaf.index] if group is None else row.filling(group)
         return None if isinstance(chosen, Fallback) else chosen
 
-    def _echoes(self, leaf: Leaf, spans: Sequence[Span | None]) -> list[str]:
+    def _echoes(self, leaf: Leaf, places: Sequence[tuple[str, Span | None]]) -> list[str]:
         """The texts of a value that stand in the prompt alone; [] for choices, which all do."""
-        is_text = any(one.is_text for one in leaf.attribute.variants)
+        is_text = any(variant.is_text for variant in leaf.attribute.variants)
         if not self.prompt or not is_text or leaf.choices is not None:
             return []
-        stated = zip(self.row.stated[leaf.index], spans, strict=False)
-        return [text for text, span in stated if span is None and is_echo(text, self.prompt)]
+        return [text for text, span in places if span is None and is_echo(text, self.prompt)]
 
-    def _spans(self, leaf: Leaf) -> tuple[Span | None, ...]:
-        """The places of the texts of a value; () if the value is not made of the texts."""
+    def _places(self, leaf: Leaf, mentions: Mentions) -> tuple[tuple[str, Span | None], ...]:
+        """The texts of a value with their places; () if the value is not made of the texts."""
+        if leaf.index not in self.placed:
+            self.placed[leaf.index] = tuple(self._located(leaf, mentions))
+        return self.placed[leaf.index]
+
+    def _located(self, leaf: Leaf, mentions: Mentions) -> Iterator[tuple[str, Span | None]]:
         path, taken = leaf.attribute.path, self.row.taken
         around = (taken.get(path[:depth], Fallback.BUILD) for depth in range(1, len(path) + 1))
         if (
-            self.finder is None
-            or not (leaf.attribute.scalar is None or leaf.attribute.scalar.is_placed)
+            not (leaf.attribute.scalar is None or leaf.attribute.scalar.is_placed)
             or isinstance(self.row.chosen[leaf.index], Fallback)
-            or (self.instance is not None and any(one is not Fallback.BUILD for one in around))
+            or (self.instance is not None and any(step is not Fallback.BUILD for step in around))
         ):
-            return ()
-        return tuple(self.finder.locate(text) for text in self.row.stated[leaf.index])
+            return
+        if leaf.index in self.row.items:
+            for inner, _ in self.row.items[leaf.index]:
+                yield from self._places(inner, mentions)
+        else:
+            for text in self.row.stated[leaf.index]:
+                yield text, mentions.locate(text)
