@@ -6,13 +6,16 @@ import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from schemax.reading import Reading, cldr, noted
 from schemax.reading.absence import NEGATIONS
 from schemax.reading.amounts import Grammar
 from schemax.reading.tokens import Token, tokens_of
 from schemax.scalars.base import Scalar, Writing
+
+Names: TypeAlias = Mapping[str, tuple[str, ...]]
+"""The codes that may be meant by a name in lower case, the likeliest first."""
 
 # Names that are usual and not among CLDR's.
 _BRITISH = ("uk", "u.k.", "great britain", "england", "scotland", "wales")
@@ -30,8 +33,8 @@ class Code(Scalar):
         """All codes."""
 
     @abstractmethod
-    def names(self, language: str | None) -> Mapping[str, tuple[str, ...]]:
-        """The codes that may be meant by a name in lower case, the likeliest first."""
+    def names(self, language: str | None) -> Names:
+        """All names."""
 
     def is_code(self, text: str) -> bool:
         return text in _codes(self)
@@ -61,22 +64,19 @@ class Code(Scalar):
     def is_sign(self, text: str) -> bool:
         return False
 
-    def stated(
-        self, text: str, tokens: Sequence[Token], names: Mapping[str, tuple[str, ...]]
-    ) -> Iterator[tuple[str, ...]]:
-        """Yields the codes of the names within a text, the longest names first."""
-        places: list[tuple[int, int]] = []
-        start = 0
-        while start < len(tokens):
-            ends = range(min(len(tokens), start + _MOST_TOKENS), start, -1)
-            end = next((end for end in ends if _is_name(text, tokens[start:end], names)), start + 1)
-            if _is_name(text, tokens[start:end], names):
-                places.append((start, end))
-            start = end
-        for start, end in places:
-            beside = [place for place in (start - 1, end) if 0 <= place < len(tokens)]
-            if not any(_goes_on(text, tokens, place, (start, end)) for place in beside):
-                yield names[_key(text[tokens[start].start : tokens[end - 1].end])]
+    def stated(self, text: str, tokens: Sequence[Token], names: Names) -> Iterator[tuple[str, ...]]:
+        """Yields the codes of the names within a text, of which the longest count."""
+        behind = 0
+        for start, token in enumerate(tokens):
+            most = start + _MOST_TOKENS if token.kind == "word" and start >= behind else start
+            for end in range(min(len(tokens), most), start, -1):
+                name = text[token.start : tokens[end - 1].end]
+                is_name = len(name) >= _SHORTEST or name.casefold() in _COUNTRIES
+                if is_name and (codes := names.get(_key(name))):
+                    behind = end
+                    if not _goes_on(text, tokens, start, end):
+                        yield codes
+                    break
 
     def literal(self, text: str, choices: Any) -> Any:
         if not self.is_code(text):
@@ -94,20 +94,17 @@ def _key(name: str) -> str:
     return cldr.folded_name(name).casefold()
 
 
-def _is_name(text: str, run: Sequence[Token], names: Mapping[str, tuple[str, ...]]) -> bool:
-    name = text[run[0].start : run[-1].end]
-    return run[0].kind == "word" and (
-        (len(name) >= _SHORTEST and _key(name) in names) or name.casefold() in _COUNTRIES
-    )
-
-
-def _goes_on(text: str, tokens: Sequence[Token], at: int, run: tuple[int, int]) -> bool:
+def _goes_on(text: str, tokens: Sequence[Token], start: int, end: int) -> bool:
     """True if a word beside a name belongs to a longer one: "New Jersey", "DR Congo"."""
-    left, right = (at, run[0]) if at < run[0] else (run[1] - 1, at)
-    word = tokens[at].text
-    is_near = text[tokens[left].end : tokens[right].start] == " " and tokens[at].kind == "word"
-    return (
-        is_near and word[0].isupper() and (len(word) > 2 or (word.isupper() and not text.isupper()))
+    gaps = [
+        text[tokens[at - 1].end : tokens[at].start] for at in (start, end) if 0 < at < len(tokens)
+    ]
+    before, behind = tokens[max(0, start - 1) : start], tokens[end : end + 1]
+    return any(
+        gap == " "
+        and word.text[0].isupper()
+        and (len(word.text) > 2 or word.text.isupper() > text.isupper())
+        for gap, word in zip(gaps, (*before, *behind), strict=True)
     )
 
 
@@ -133,7 +130,7 @@ class Country(Code):
             yield country.alpha_2 if self.name == "country" else country.alpha_3
 
     @lru_cache  # noqa: B019 -- kinds stay for good
-    def names(self, language: str | None) -> Mapping[str, tuple[str, ...]]:
+    def names(self, language: str | None) -> Names:
         import pycountry
 
         countries = {country.alpha_2: country for country in pycountry.countries}
@@ -176,7 +173,7 @@ class Language(Code):
         yield from filter(None, (getattr(one, "alpha_2", "") for one in pycountry.languages))
 
     @lru_cache  # noqa: B019 -- kinds stay for good
-    def names(self, language: str | None) -> Mapping[str, tuple[str, ...]]:
+    def names(self, language: str | None) -> Names:
         import pycountry
 
         named = cldr.named("languages", language)
@@ -206,7 +203,7 @@ class Currency(Code):
         yield from (one.alpha_3 for one in pycountry.currencies)
 
     @lru_cache  # noqa: B019 -- kinds stay for good
-    def names(self, language: str | None) -> Mapping[str, tuple[str, ...]]:
+    def names(self, language: str | None) -> Names:
         words = cldr.words_of_money(language).items()
         alone = {word: tuple(codes) for word, codes in words if len(codes) == 1}
         pairs = {**alone, **cldr.currencies(language)}.items()
@@ -217,9 +214,7 @@ class Currency(Code):
     def is_sign(self, text: str) -> bool:
         return any(unicodedata.category(char) == "Sc" for char in text)
 
-    def stated(
-        self, text: str, tokens: Sequence[Token], names: Mapping[str, tuple[str, ...]]
-    ) -> Iterator[tuple[str, ...]]:
+    def stated(self, text: str, tokens: Sequence[Token], names: Names) -> Iterator[tuple[str, ...]]:
         """Yields the currencies of the amounts of a text; without any, those that it names."""
         beside = [amount.codes for amount in Grammar(text).read().amounts if amount.codes]
         yield from beside or super().stated(text, tokens, names)
