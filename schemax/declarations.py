@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import RootModel
 from pydantic_core import SchemaError as CoreSchemaError
@@ -23,6 +24,7 @@ from schemax.schema import AttrSchema
 from schemax.trained import FILE, TrainedWith, read_trained
 
 Model = type[Any]
+Declared = TypeVar("Declared", bound=Model | Mapping[str, Model])
 
 
 def read_schemas(spec: str) -> Model | dict[str, Model]:
@@ -41,6 +43,19 @@ def read_schemas(spec: str) -> Model | dict[str, Model]:
         category, _, one = part.strip().rpartition("=")
         schema = read_schema(one)
         schemas[category or settings_of(schema).category] = schema
+    return schemas
+
+
+def in_language(schemas: Declared, language: str | None) -> Declared:
+    """Declares the documents' language in all schemas, in place, unless it is None.
+
+    Fields and nested classes keep the languages that they name.
+    """
+    for schema in schemas.values() if isinstance(schemas, Mapping) else (schemas,):
+        if language is not None:
+            kind = getattr(schema, "__pydantic_generic_metadata__", {}).get("origin") or schema
+            own = vars(kind).get("__schema_settings__", {})
+            kind.__schema_settings__ = {**own, "language": language}
     return schemas
 
 

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
+from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
+import httpx
 import pytest
+from command_line import Run, computed, jsonl, refused, rows, stand_in_runner
 from pydantic import BaseModel, RootModel
+from serving import served
+from typer.testing import CliRunner
+from typing_extensions import TypedDict
 
-from schemax import AttrSchema, SchemaError, attr
+from schemax import AttrSchema, Extractor, SchemaError, attr, load_schema
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.json_writer import declaration_of
+from schemax.cli import app
+from schemax.commands.extract_options import Reader
 from schemax.compiler import compile_schema, load_codec
+from schemax.declarations import in_language, read_schema
 from schemax.formats import get_format
+from schemax.io.finished import read_run_record
 from schemax.labels import labelled_instance
 from schemax.resources import resource_dir
 from schemax.results import SlotText, build
 from schemax.results.fields import part_of
+
+T = TypeVar("T")
 
 
 class Size(AttrSchema):
@@ -283,3 +298,238 @@ def test_the_model_is_not_shown_the_language() -> None:
     plain, german = compile_schema(Plain, codec), compile_schema(German, codec)
     assert german.instruction == plain.instruction
     assert [slot.json_schema for slot in german.slots] == [s.json_schema for s in plain.slots]
+
+
+# --- a language for schemas that are read by name ------------------------------------------------
+
+
+@dataclass
+class Flat:
+    price: float | None = None
+
+
+class Typed(TypedDict):
+    price: float | None
+
+
+class Plain(BaseModel):
+    price: float | None = None
+    again: Plain | None = attr(max_depth=1)
+
+
+class Box(BaseModel, Generic[T]):
+    price: T | None = None
+
+
+class Either(RootModel[Plain | French]):
+    pass
+
+
+@pytest.mark.parametrize(
+    "schema", [Flat, Typed, Plain, Box[float], Either, load_schema("tea")], ids=str
+)
+def test_a_language_for_any_class(schema: Any) -> None:
+    before = languages_of(schema)
+    assert in_language(schema, None) is schema
+    assert languages_of(schema) == before
+    assert in_language({"a": schema}, "de")["a"] is schema
+    after = languages_of(schema)
+    assert after == {
+        name: "fr" if "first" in name else None if name == "kind" else "de" for name in before
+    }
+    assert languages_of(AttrSchema.from_json_schema(declaration_of(schema))) == after
+
+
+DECLARATION = """
+from datetime import date
+from schemax import AttrSchema, attr
+
+class Offer(AttrSchema):
+    price: float | None = attr("Price", k_max=12)
+    own: float | None = attr("Own", language="en", k_max=12)
+
+class Day(AttrSchema, category="product"):
+    available: date = attr("Available from", k_max=12)
+"""
+DOCUMENTS = [{"id": "a", "t": "1.299 1.299"}, {"id": "b", "t": "1,299 2,5"}]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    found = stand_in_runner(tmp_path, monkeypatch)
+    (tmp_path / "shop.py").write_text(DECLARATION)
+    jsonl(tmp_path / "in.jsonl", DOCUMENTS)
+    return found
+
+
+def values(path: Path) -> list[Any]:
+    return [row["attributes"] for row in rows(path.read_text("utf-8"))]
+
+
+def test_extract_takes_the_language(run: Run, tmp_path: Path) -> None:
+    document = read_schema("shop.py:Offer").json_schema()
+    (tmp_path / "offer.json").write_text(json.dumps(document))
+    for spec in ("shop.py:Offer", "offer.json"):
+        args = ("extract", spec, "in.jsonl", "-o", "out.jsonl", "-q")
+        assert run(*args, "--language", "de").exit_code == 0
+        assert values(tmp_path / "out.jsonl")[0] == {"price": 1299, "own": 1.299}
+        assert values(tmp_path / "out.jsonl")[1]["price"] == 1.299
+        assert run(*args).exit_code == 0
+        assert values(tmp_path / "out.jsonl")[0] == {"price": 1.299, "own": 1.299}
+
+
+def test_extract_takes_the_language_for_several_schemas(run: Run, tmp_path: Path) -> None:
+    source = [{**record, "kind": kind} for record in DOCUMENTS for kind in ("A", "B")]
+    jsonl(tmp_path / "in.jsonl", source)
+    spec = "A=shop.py:Offer,B=shop.py:Offer"
+    args = ("extract", spec, "in.jsonl", "-o", "out.jsonl", "--category", "kind", "--text", "t")
+    assert run(*args, "--language", "de").exit_code == 0
+    assert [row["price"] for row in values(tmp_path / "out.jsonl")] == [1299, 1299, 1.299, 1.299]
+
+
+def test_ready_made_schemas_take_the_language(run: Run, tmp_path: Path) -> None:
+    jsonl(tmp_path / "in.jsonl", [{"kind": "tea", "t": "Mint"}])
+    args = ("extract", "auto", "in.jsonl", "-o", "out.jsonl", "--category", "kind")
+    for more, language in (((), None), (("--language", "de"), "de")):
+        assert run(*args, *more).exit_code == 0
+        (document,) = read_run_record("out.jsonl").schemas.values()
+        assert document.get("language") == language
+
+
+def test_an_unknown_language_is_bad_usage(run: Run) -> None:
+    verbs = (
+        ("extract", "shop.py:Offer", "in.jsonl"),
+        ("trace", "shop.py:Offer", "text"),
+        *((verb, "in.jsonl") for verb in ("evaluate", "calibrate", "fit")),
+        ("train", "in.jsonl", "-o", "out"),
+    )
+    for verb in verbs:
+        refused(run(*verb, "--language", "german"), "--language: unknown language 'german'")
+
+
+def test_a_table_in_another_language_is_another_table(run: Run, tmp_path: Path) -> None:
+    def done(*more: str) -> int:
+        (tmp_path / "computed").unlink(missing_ok=True)
+        assert run("extract", "shop.py:Offer", "in.jsonl", "-o", "out.jsonl", *more).exit_code == 0
+        return (tmp_path / "computed").exists() and sum(computed(tmp_path).values())
+
+    assert done() == 2
+    assert done("--if-complete", "skip") == 0
+    assert done("--reuse", "out.jsonl") == 0
+    assert done("--reuse", "out.jsonl", "--language", "de") == 2
+    assert values(tmp_path / "out.jsonl")[0]["price"] == 1299
+    assert done("--if-complete", "skip", "--language", "de") == 0
+    result = run(
+        "extract", "shop.py:Offer", "in.jsonl", "-o", "out.jsonl", "--if-complete", "error"
+    )
+    assert result.exit_code == 2
+
+
+def test_failed_rows_are_done_again_in_the_language(run: Run, tmp_path: Path) -> None:
+    jsonl(tmp_path / "in.jsonl", [*DOCUMENTS, {"id": "c", "t": "hard 1.299 1.299"}])
+    args = ("extract", "shop.py:Offer", "in.jsonl", "-o", "out.jsonl", "--max-errors", "1")
+    assert run(*args, "--language", "de").exit_code == 0
+    assert run("extract", "--retry-failed", "out.jsonl", "--format", "yaml").exit_code == 0
+    assert values(tmp_path / "out.jsonl")[0]["price"] == 1299
+
+
+PROGRAM = """
+import pickle, sys
+from schemax.attributes import compile_attributes
+for task in pickle.load(sys.stdin.buffer):
+    task.loaded()
+    print(*(attribute.language for attribute in compile_attributes(task.schemas)))
+"""
+
+
+@pytest.mark.slow
+def test_another_process_reads_in_the_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an actor does, which imports the class of a module by name."""
+    (tmp_path / "goods.py").write_text(DECLARATION)
+    monkeypatch.syspath_prepend(tmp_path)
+    schemas = [in_language(read_schema(spec), "de") for spec in ("goods:Offer", "tea")]
+    reader = Reader(model="embedded", language="de")
+    sent = pickle.dumps([reader.task(schema, {"text": ["t"]}) for schema in schemas])
+    there = subprocess.run(
+        [sys.executable, "-c", PROGRAM], input=sent, cwd=tmp_path, capture_output=True
+    )
+    for schema, line in zip(schemas, there.stdout.decode().splitlines(), strict=True):
+        assert line.split() == [item.language for item in compile_attributes(schema)]
+
+
+# --- with a model --------------------------------------------------------------------------------
+
+TEXT = "Twinings Green Tea, available from 03/04/2021"
+
+
+@pytest.fixture
+def days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("SCHEMAX_MODEL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.py").write_text(DECLARATION)
+    return tmp_path
+
+
+def test_trace_takes_the_language(days: Path) -> None:
+    for more, value in (((), "2021-03-04"), (("--language", "fr"), "2021-04-03")):
+        result = CliRunner().invoke(app, ["trace", "shop.py:Day", TEXT, "--json", *more])
+        assert json.loads(result.stdout)["row"]["attributes"] == {"available": value}
+
+
+def test_evaluate_takes_the_language(days: Path) -> None:
+    """Labels are read in the language, as values are."""
+    labels = ["2021-04-03", "03/04/2021"]
+    examples = [
+        {"category": "product", "text": TEXT, "attributes": {"available": label}, "id": str(n)}
+        for n, label in enumerate(labels)
+    ]
+    jsonl(days / "gold.jsonl", examples)
+    args = ["evaluate", "gold.jsonl", "--schemas", "shop.py:Day", "--json"]
+    for more, right in (((), 1), (("--language", "fr"), 2)):
+        result = CliRunner().invoke(app, [*args, *more])
+        (scores,) = json.loads(result.stdout)
+        assert scores["counts"]["vc"] == right
+
+
+@pytest.mark.slow
+def test_calibrate_takes_the_language(days: Path) -> None:
+    (days / "model").mkdir()
+    for file in Path(resource_dir("embedded")).iterdir():
+        (days / "model" / file.name).symlink_to(file)
+    (days / "model" / "calibration.json").unlink()
+    row = {"category": "product", "text": TEXT, "attributes": {"available": "2021-04-03"}}
+    jsonl(days / "gold.jsonl", [row] * 4)
+    args = ["calibrate", "gold.jsonl", "--schemas", "shop.py:Day", "--model", "model"]
+    for more, f1 in (((), "0.000"), (("--language", "fr"), "1.000")):
+        result = CliRunner().invoke(app, [*args, *more])
+        assert f1 in result.stdout.splitlines()[2], result.output
+
+
+@pytest.mark.slow
+def test_a_trained_model_keeps_the_language(days: Path, folder: Path) -> None:
+    row = {"category": "product", "text": TEXT, "attributes": {"available": "03/04/2021"}}
+    jsonl(days / "gold.jsonl", [row] * 2)
+    args = ["train", "gold.jsonl", "--schemas", "shop.py:Day", "--model", str(folder)]
+    more = ["-o", "out", "--steps", "1", "--held-out", "0", "--language", "fr"]
+    result = CliRunner().invoke(app, [*args, *more])
+    assert result.exit_code == 0, result.output
+    assert languages_of(read_schema("out")) == {"available": "fr"}
+
+
+def test_the_server_takes_the_language_of_the_document() -> None:
+    day = {"type": "string", "format": "date", "description": "Available from"}
+    schema = {"title": "product", "type": "object", "properties": {"available": day}}
+    schema["required"] = ["available"]
+    model = Extractor.from_pretrained(resource_dir("embedded"), device="cpu")
+    with served(model) as url:
+        for language, value in ((None, "2021-03-04"), ("fr", "2021-04-03")):
+            body = {"schema": {**schema, "language": language}, "documents": [TEXT]}
+            (row,) = httpx.post(f"{url}/v1/extract", json=body).json()["rows"]
+            assert row["attributes"] == {"available": value}
+        wrong = httpx.post(
+            f"{url}/v1/extract", json={**body, "schema": {**schema, "language": "x"}}
+        )
+        assert wrong.status_code in (400, 422)
+        assert "unknown language 'x'" in wrong.text

@@ -65,7 +65,7 @@ def calibrate(given: Given) -> None:
     if given.shots is not None and given.examples is None:
         raise UsageError("--shots requires --examples")
     penalties = [] if given.null_penalty is None else _penalties(given.null_penalty)
-    found = dataset(given.data, "train", given.schemas)
+    found = dataset(given.data, "train", given.schemas, given.language)
     # Imported here because they import torch, which takes seconds.
     from schemax.evaluation.calibrating import calibrate_on
     from schemax.training.card import check_unseen

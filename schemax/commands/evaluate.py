@@ -90,7 +90,7 @@ def evaluate(given: Given) -> None:
         raise UsageError("--shots requires --examples, but for --shots 0")
     names = [name.strip() for name in (given.decoding or "").split(",")]
     asked = Evaluation(
-        dataset(given.data, "test", given.schemas),
+        dataset(given.data, "test", given.schemas, given.language),
         [name.strip() for name in given.model.split(",")] if given.model else [None],
         [
             (one, replace(given, decoding=one.removesuffix(ALONE) or None).settings())

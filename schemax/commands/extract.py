@@ -20,7 +20,7 @@ from schemax.calls import Options
 from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings
 from schemax.commands.extract_options import Given
 from schemax.commands.option_groups import verb
-from schemax.declarations import is_trained, read_schemas
+from schemax.declarations import in_language, is_trained, read_schemas
 from schemax.evaluation.shots import few_shot
 from schemax.interrupts import terminable
 from schemax.io.columns import Schemas
@@ -105,7 +105,7 @@ def extract(context: typer.Context, given: Given) -> None:
         raise UsageError(f"{'SCHEMA' if spec is None else 'INPUT'} is missing")
     with plain_warnings(quiet=quiet):
         is_auto = spec == AUTO
-        schemas: Schemas = {} if is_auto else read_schemas(spec)
+        schemas: Schemas = {} if is_auto else in_language(read_schemas(spec), given.language)
         category = given.category or ("category" if is_auto else None)
         settings = given.settings(given.batch_size)
         settings |= {"text": keys, "id": given.id, "category": category, "html": given.html}
@@ -119,6 +119,7 @@ def extract(context: typer.Context, given: Given) -> None:
         source = source_of(given.input, wanted, given.limit, shard, keep)
         if is_auto:
             schemas, matches = schemas_by_category(source, str(category))
+            in_language(schemas, given.language)
             if not quiet:
                 show(*matches_shown(matches), on_stderr=True)
             keep = kept_for(by, keep, schemas)

@@ -18,6 +18,7 @@ from schemax.commands import options
 from schemax.commands.console import UsageError, refused_settings
 from schemax.commands.option_groups import Options, argument, option
 from schemax.compiler.prompt import template_source
+from schemax.declarations import in_language
 from schemax.extractor import Extractor
 from schemax.interrupts import terminable
 from schemax.io.columns import Schemas
@@ -78,7 +79,7 @@ class Run(Options):
     """No progress, no notes, no summary."""
 
 
-class Reader(options.Server, options.Prompt):
+class Reader(options.Server, options.Prompt, options.Language):
     """Model and prompt"""
 
     compile: bool = False
@@ -98,6 +99,7 @@ class Reader(options.Server, options.Prompt):
 
     def _load(self, schemas: Schemas, settings: Settings, prompt: PromptFile | None) -> Extractor:
         """Loads the model. Raises UsageError for settings that do not suit it or each other."""
+        in_language(schemas, self.language)  # actors may import the classes anew
         extractor = self.extractor(prompt, compile=self.compile)
         note_trained(self.model, extractor, settings, settings.get("examples"))
         with refused_settings():

@@ -59,7 +59,7 @@ def fit(given: Given) -> None:
     for text in templates.values():
         load_template(text)
     given.check()
-    found = dataset(given.data, "train", given.schemas)
+    found = dataset(given.data, "train", given.schemas, given.language)
     # Imported here because they import torch, which takes seconds.
     from schemax.fitting import fit as fitted
     from schemax.fitting.trials import sidecar
@@ -69,7 +69,7 @@ def fit(given: Given) -> None:
         read = read_training_examples(found.file, given.test or found.test)[: given.limit]
         extractor = copy(given.extractor())
         extractor.decoding = decoding or extractor.decoding
-        schemas = schemas_for(found.schemas, read, [extractor])
+        schemas = schemas_for(found.schemas, read, [extractor], found.language)
         examples = as_declared(read, schemas)
         done = fitted(
             extractor,

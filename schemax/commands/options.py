@@ -16,6 +16,7 @@ from schemax.diagnosis.unloaded import Unloaded
 from schemax.extractor import Extractor
 from schemax.formats import get_format
 from schemax.prompt_file import PromptFile, PromptLike, read_prompt_file
+from schemax.reading.cldr import check_language
 from schemax.resources import EMBEDDED_WARNING, default_model, is_embedded, named_model
 
 
@@ -133,7 +134,22 @@ class Prompt(Options):
         return checked_settings(self.format, self.template, self.decoding, batch_size)
 
 
-class Labels(Options):
+def _known_language(name: str | None) -> str | None:
+    if name is not None:
+        with refused_settings("--language: "):
+            check_language(name)
+    return name
+
+
+class Language(Options):
+    """Options"""
+
+    language: str | None = option("LANGUAGE", callback=_known_language)
+    """Language of the documents, de or pt-BR: in German 1.299 is 1299, in French 03/04/2021 is 3
+    April. Fields and nested models keep their own. Default: the schema's."""
+
+
+class Labels(Language):
     """Options"""
 
     schemas: str | None = option("SCHEMAS")

@@ -10,7 +10,7 @@ from schemax.attributes import settings_of
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings
 from schemax.commands.option_groups import argument, option, verb
-from schemax.declarations import read_schema
+from schemax.declarations import in_language, read_schema
 from schemax.evaluation.shots import few_shot
 from schemax.io.first import first_document
 from schemax.messages import counted, say
@@ -19,7 +19,7 @@ from schemax.terminal import in_blocks, show, table
 _TOKENS = 24  # characters of a cell
 
 
-class Given(options.Loading, options.Prompt, options.Schema):
+class Given(options.Loading, options.Prompt, options.Language, options.Schema):
     """Options"""
 
     text: str = argument("TEXT")
@@ -40,7 +40,7 @@ def trace(given: Given) -> None:
     output = given.output
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"-o writes a page: {output} must end with .html")
-    declared = read_schema(given.schema)
+    declared = in_language(read_schema(given.schema), given.language)
     settings = given.settings() | {"examples": few_shot(given.examples, declared)}
     document = first_document(given.text)
     with plain_warnings():

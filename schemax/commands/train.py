@@ -192,7 +192,7 @@ def train(given: Given) -> None:
     with plain_warnings(quiet=not is_first):
         options.hush_libraries()
         work = FineTuning(
-            dataset(given.data, "train", given.schemas),
+            dataset(given.data, "train", given.schemas, given.language),
             labelling,
             settings,
             settings.decoding if given.decoding else None,

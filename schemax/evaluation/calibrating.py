@@ -38,7 +38,7 @@ def calibrate_on(
     extractor = load()
     if (decoding or extractor.decoding).layout == "autoregressive":
         raise InputError("values of the autoregressive layout have no confidence to calibrate")
-    schemas = schemas_for(data.schemas, examples, [extractor])
+    schemas = schemas_for(data.schemas, examples, [extractor], data.language)
     examples = as_declared(examples, schemas)
     note_misfits(examples, schemas)
     extractor = prompted(extractor, schemas, examples, data)

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from schemax.attributes import compile_attributes
-from schemax.declarations import read_schemas, trained_schemas
+from schemax.declarations import in_language, read_schemas, trained_schemas
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
 from schemax.evaluation.labelled_schemas import (
@@ -31,27 +31,31 @@ ATTRIBUTES = "attributes.json"
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """Paths of annotated documents. test: the test part of a folder, if it has one. schemas: the
-    file or name of their schemas; None makes schemas of the annotations."""
+    file or name of their schemas; None makes schemas of the annotations. language: of the
+    documents; None is the schemas' own."""
 
     file: Path
     test: Path | None
     schemas: str | None
+    language: str | None = None
 
 
-def dataset(path: Path, part: Literal["train", "test"], schemas: str | None) -> Dataset:
+def dataset(
+    path: Path, part: Literal["train", "test"], schemas: str | None, language: str | None = None
+) -> Dataset:
     """The data of a file, or of a folder's part, with its test part and attributes.json, if any.
 
     schemas: the user's, which come before the folder's own. Raises InputError for a folder without
     the part.
     """
     if not path.is_dir() or is_table(path):
-        return Dataset(path, None, schemas)
+        return Dataset(path, None, schemas, language)
     file, test, attributes = _part(path, part), _part(path, "test"), path / ATTRIBUTES
     if file is None:
         raise InputError(f"{path} is a folder without {part}.jsonl")
     if schemas is None and attributes.is_file():
         schemas = str(attributes)
-    return Dataset(file, test, schemas)
+    return Dataset(file, test, schemas, language)
 
 
 def _part(folder: Path, part: str) -> Path | None:
@@ -61,12 +65,14 @@ def _part(folder: Path, part: str) -> Path | None:
     return next((one for one in found if one.is_file() or (one.is_dir() and is_table(one))), None)
 
 
-def declared_schemas(spec: str | None, examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
-    """The schema of every category, as declared, else made of the annotations."""
+def declared_schemas(
+    spec: str | None, examples: Sequence[Example], language: str | None = None
+) -> dict[str, type[BaseModel]]:
+    """The schema of every category, as declared, else made of the annotations; in a language."""
     if spec is None:
-        return annotated_schemas(examples)
+        return in_language(annotated_schemas(examples), language)
     attributes = read_attributes(Path(spec)) if spec.endswith(".json") else None
-    return for_categories(attributes or read_schemas(spec), examples)
+    return in_language(for_categories(attributes or read_schemas(spec), examples), language)
 
 
 def as_shown(
@@ -103,7 +109,10 @@ def as_shown(
 
 
 def schemas_for(
-    spec: str | None, examples: Sequence[Example], models: Iterable[Extractor]
+    spec: str | None,
+    examples: Sequence[Example],
+    models: Iterable[Extractor],
+    language: str | None = None,
 ) -> dict[str, type[BaseModel]]:
     """The schemas of `declared_schemas`; without a declaration, the schemas of a model's training.
 
@@ -112,7 +121,7 @@ def schemas_for(
     annotations. Warns of the source. Raises InputError for a label that a declared schema lacks.
     """
     if spec is not None:
-        declared = declared_schemas(spec, examples)
+        declared = declared_schemas(spec, examples, language)
         check_labels(examples, declared)
         return declared
     trained = next((one.trained for one in models if one.trained.schemas), TrainedWith())
@@ -142,7 +151,7 @@ def schemas_for(
             "made of the annotations",
             stacklevel=2,
         )
-    return found
+    return in_language(found, language)
 
 
 def note_texts(spec: str | None, examples: Sequence[Example], models: Iterable[Extractor]) -> None:

@@ -51,7 +51,7 @@ class Evaluation:
         if repeated := duplicated_ids(examples):
             say(f"note: several documents have the same id: {some_of(repeated)}")
         extractors = {name: load(name) for name in self.models}
-        schemas = schemas_for(self.data.schemas, examples, extractors.values())
+        schemas = schemas_for(self.data.schemas, examples, extractors.values(), self.data.language)
         note_texts(self.data.schemas, examples, extractors.values())
         examples = as_declared(examples, schemas)
         note_misfits(examples, schemas)

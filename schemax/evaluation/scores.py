@@ -16,6 +16,7 @@ from schemax.evaluation.pairs import Outcome, PairScore, count_outcomes, is_null
 from schemax.extractor import Extractor
 from schemax.progress import track
 from schemax.results import Extraction
+from schemax.results.values import reading_language
 from schemax.stated import Label, as_text, named_rows, titles_of
 
 K = TypeVar("K", bound=Hashable)
@@ -105,25 +106,28 @@ def labelled(
             if a.fields and value is not None:  # the same form for pairs and lists of models
                 value = named_rows(a, writable(a, value))
             label = labels.get(a.name, labels.get(named[a.name]))
-            written[a.name] = _as_labelled(a, as_text(value), label)
+            written[a.name] = _as_labelled(a, as_text(value), label, example.whole_text)
         texts.append(written)
     return by_attribute(examples, texts, schemas)
 
 
-def _as_labelled(attribute: Attribute, text: str | None, label: Label) -> str | None:
+def _as_labelled(attribute: Attribute, text: str | None, label: Label, document: str) -> str | None:
     if text is None or attribute.is_list or (value := _value_of(attribute, text)) is None:
         return text
     accepted = label if isinstance(label, tuple) else (label,)
     stated = (one for one in accepted if one is not None and not is_null(one))
-    return next((one for one in stated if _value_of(attribute, one) == value), text)
+    return next((one for one in stated if _value_of(attribute, one, document) == value), text)
 
 
-def _value_of(attribute: Attribute, text: str) -> Any:
+def _value_of(attribute: Attribute, text: str, document: str = "") -> Any:
     """The number, bool, date or moment that a text states; None if it states none."""
     if attribute.scalar is None:
         return None
     try:
-        return attribute.scalar.compared(attribute.scalar.read(text, attribute.unit).value)
+        language = reading_language(attribute, text, [document])
+        return attribute.scalar.compared(
+            attribute.scalar.read(text, attribute.unit, language).value
+        )
     except (ValueError, ArithmeticError):
         return None
 

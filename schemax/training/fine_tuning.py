@@ -65,7 +65,7 @@ class FineTuning:
         """
         test, file = self.test or self.data.test, self.data.file
         annotated = read_training_examples(file, test, keep_overlap=self.keep_overlap)
-        schemas = declared_schemas(self.data.schemas, annotated)
+        schemas = declared_schemas(self.data.schemas, annotated, self.data.language)
         annotated = as_declared(annotated, schemas)
         shots = self._shots(annotated, schemas, test)
         pairs: Any = {} if shots is None else shots.of(schemas)
