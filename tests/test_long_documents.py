@@ -1,12 +1,15 @@
-"""Documents that are read in pieces: every field from the piece that states it best."""
+"""Documents that are read in chunks: cuts between tokens, the best values, all items of lists."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemax import Calibration, Extractor
 from schemax.attributes import attr, compile_attributes
@@ -14,7 +17,7 @@ from schemax.compiler import TextCodec
 from schemax.config import DecodingConfig
 from schemax.documents import RecordFields
 from schemax.formats import get_format
-from schemax.io.long_documents import Fitted
+from schemax.io.long_documents import Fitted, TooLong
 from schemax.results import Extraction, SlotText, build
 from schemax.schema import AttrSchema
 
@@ -26,6 +29,10 @@ SHOWN = RecordFields(("t",))
 class Line(AttrSchema):
     name: str
     price: float | None
+
+
+class Few(AttrSchema):
+    tags: list[str] = attr(max_length=3, default_factory=list)
 
 
 class Receipt(AttrSchema):
@@ -47,22 +54,99 @@ def count(*rows: Sequence[SlotText]) -> SlotText:
     return slot(f" {len(rows)}", items=tuple(map(tuple, rows)))
 
 
-def joined(*pieces: Sequence[SlotText]) -> Extraction[Any]:
-    """Of a text of so many pieces, of which these slots were read."""
-    attributes = compile_attributes(Receipt)
+def joined(
+    *chunks: Sequence[SlotText],
+    text: str = "",
+    schema: type[AttrSchema] = Receipt,
+    width: int = WIDTH,
+) -> Extraction[Any]:
+    """Of a text of so many chunks, of which these slots were read; without spaces by default."""
+    attributes = compile_attributes(schema)
+    text = text or "x" * (WIDTH + (len(chunks) - 1) * (WIDTH - WIDTH // 10))
 
     def extract(records: Iterable[Any]) -> Iterator[Extraction[Any]]:
-        for index, (_, slots) in enumerate(zip(records, pieces, strict=True)):
+        for index, (record, slots) in enumerate(zip(records, chunks, strict=True)):
             yield build(
-                Receipt, attributes, slots, JSON, index=index, document_id=None, texts={"t": "x"}
+                schema, attributes, slots, JSON, index=index, document_id=None, texts=record
             )
 
-    known = {"schema": Receipt, "attributes": attributes, "decoding": DecodingConfig()}
+    known = {"schema": schema, "attributes": attributes, "decoding": DecodingConfig()}
     compiled: Any = {"": SimpleNamespace(**known, format=JSON)}
-    text = ("Corner shop, " * 9)[: WIDTH + (len(pieces) - 1) * (WIDTH - WIDTH // 10)]
-    made = Fitted(extract, compiled, lambda _, t: len(t) <= WIDTH, SHOWN, "chunk")
-    (item,) = made([{"t": text.replace(" ", "-")}])
+    fitted = Fitted(extract, compiled, lambda _, t: len(t) <= width, SHOWN, "chunk")
+    (item,) = fitted([{"t": text}])
     return item
+
+
+def chunks_of(text: str, width: int = WIDTH, mode: TooLong = "chunk") -> list[str]:
+    fitted = Fitted(iter, {}, lambda _, t: len(t) <= width, SHOWN, mode)
+    return [str(chunk.record["t"]) for chunk in fitted.chunks({"t": text})]
+
+
+# --- where documents are cut --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("coffee machine, white, 1,299.00 each", "coffee machine, white,"),
+        ("coffee machine, whiter 1 299,00 €, new", "coffee machine, whiter"),
+        ("a coffee machine of the 1/2/2024 or so", "a coffee machine of the"),
+        ("a coffee machine for hotelkeepers", "a coffee machine for"),
+        ("coffee machine\nfor all hotelkeepers", "coffee machine\nfor all"),
+        ("coffee/machines/for/hotelkeepers/all", "coffee/machines/for/"),
+        ("コーヒーメーカー、" * 9, "コーヒーメーカー、" * 3),
+        ("x" * 40, "x" * WIDTH),
+    ],
+)
+def test_a_document_is_cut_between_tokens(text: str, end: str) -> None:
+    (first,) = chunks_of(text, mode="truncate")
+    assert first.strip() == end
+
+
+def test_no_tag_is_cut() -> None:
+    fitted = Fitted(
+        iter, {}, lambda _, t: len(t) <= WIDTH, RecordFields(("t",), html="keep"), "chunk"
+    )
+    texts = [
+        str(chunk.record["t"])
+        for chunk in fitted.chunks({"t": 'one two <b class="x y">bold</b> end'})
+    ]
+    assert texts[0].strip() == "one two"
+
+
+@given(st.text(alphabet="ab1,. <>/-:\n€é赤", min_size=1, max_size=200), st.integers(5, 40))
+def test_chunks_hold_the_whole_text(text: str, width: int) -> None:
+    fitted = Fitted(iter, {}, lambda _, t: len(t) <= width, SHOWN, "chunk")
+    chunks = fitted.chunks({"t": text})
+    if len(chunks) == 1:
+        return  # it fits
+    end = 0
+    for chunk, following in pairwise([*chunks, chunks[0]._replace(start=len(text))]):
+        assert text.startswith(chunk.text, chunk.start)
+        assert len(chunk.text.strip()) <= width
+        end = chunk.start + len(chunk.text)
+        assert chunk.start < following.start <= end
+    assert end == len(text)
+
+
+def test_a_long_text_is_shown_in_linear_work() -> None:
+    shown = 0
+
+    def fits(category: str, text: str) -> bool:
+        nonlocal shown
+        shown += len(text)
+        return len(text) <= 2000
+
+    work = []
+    for words in (20_000, 40_000):
+        shown = 0
+        fitted = Fitted(iter, {}, fits, SHOWN, "chunk")
+        assert len(fitted.chunks({"t": "some words " * words})) > 100
+        work.append(shown)
+    assert work[1] < 2.5 * work[0]
+
+
+# --- what the chunks state ----------------------------------------------------------------------
 
 
 def test_the_highest_confidence_wins() -> None:
@@ -88,16 +172,71 @@ def test_what_was_left_out_stays_out() -> None:
     assert item.fields["shop"].raw == ' "a"'
 
 
-def test_lists_are_those_of_the_piece_that_states_most() -> None:
-    short, long = (count(*([slot(f' "{n}"')] for n in names)) for names in ("a", "bcd"))
-    few = count([slot(' "x"', 0.9), slot(" 1", 0.9)])
-    many = count([slot(' "y"'), slot(" 1")], [slot(" null"), slot(" 2")], [slot(' "z"'), NULL])
-    item = joined([NULL, NULL, short, many], [NULL, NULL, long, few])
+def test_lists_have_the_items_of_all_chunks() -> None:
+    few, many = (count(*([slot(f' "{n}"')] for n in names)) for names in ("ab", "cde"))
+    text = "a, b and no more of it at all, c, d, e"
+    item = joined([NULL, NULL, few, NONE], [NULL, NULL, many, NONE], text=text)
     assert item.value is not None
-    assert item.value.notes == ["b", "c", "d"]
-    assert item.value.lines == [Line(name="y", price=1), Line(name="z", price=None)]
-    assert item.fields["lines.2.name"].value == "z"
-    assert {error.field for error in item.errors} == {"lines.1.name", "lines.1.price"}
+    assert item.value.notes == ["a", "b", "c", "d", "e"]
+    spans = [span and span.start for span in item.fields["notes"].spans]
+    assert spans == [0, 3, 31, 34, 37]
+
+
+def test_an_item_of_the_overlap_counts_once() -> None:
+    tea, price = slot(' "tea"'), slot(" 2")
+    text = f"coffee 1, {'more of it, ' * 5}tea 2, milk 3, tea 2"
+    first, second = map(str.strip, chunks_of(text, 80))
+    assert first.endswith("tea 2,")
+    assert second.startswith("tea 2,")
+    item = joined(
+        [NULL, NULL, NONE, count([slot(' "coffee"'), slot(" 1")], [tea, price])],
+        [NULL, NULL, NONE, count([tea, price], [slot(' "milk"'), slot(" 3")], [tea, price])],
+        text=text,
+        width=80,
+    )
+    assert item.value is not None
+    lines = [(line.name, line.price) for line in item.value.lines]
+    assert lines == [("coffee", 1), ("tea", 2), ("milk", 3), ("tea", 2)]
+    spans = [item.fields[f"lines.{n}.name"].span for n in range(4)]
+    assert [span and span.start for span in spans] == [0, 70, 77, 85]
+
+
+def test_of_an_item_at_the_seam_the_whole_is_kept() -> None:
+    tea = slot(' "tea"')
+    text = "coffee 1, more of it, so tea 2, milk 3"
+    assert chunks_of(text)[0].endswith("tea ")
+    whole = count([tea, slot(" 2")], [slot(' "milk"'), slot(" 3")])
+    item = joined([NULL, NULL, NONE, count([tea, NULL])], [NULL, NULL, NONE, whole], text=text)
+    assert item.value is not None
+    assert item.value.lines == [Line(name="tea", price=2), Line(name="milk", price=3)]
+
+
+def test_inline_lists_name_a_text_once() -> None:
+    item = joined(*([slot(raw)] for raw in (' ["a", "a"]', ' ["b", "a"]', " null")), schema=Few)
+    assert item.value == Few(tags=["a", "a", "b"])
+    best = joined(*([slot(raw)] for raw in (' ["a", "b"]', ' ["c", "d"]')), schema=Few)
+    assert best.value == Few(tags=["a", "b"])  # more than three are none
+
+
+def test_a_chunk_whose_list_is_not_read_is_told() -> None:
+    cut = SlotText(' ["b", "c', "length", 9, False, 0.5, 0.5)
+    item = joined([slot(' ["a"]')], [cut], schema=Few)
+    assert item.value == Few(tags=["a"])
+    (error,) = item.errors
+    assert (error.field, error.message[:9]) == ("tags", "chunk 2: ")
+
+
+def test_errors_of_items_name_the_joined_list() -> None:
+    few = count([slot(' "x"'), slot(" 1")])
+    many = count([slot(' "y"'), slot(" 1")], [slot(" null"), slot(" 2")], [slot(' "z"'), NULL])
+    item = joined([NULL, NULL, NONE, few], [NULL, NULL, NONE, many])
+    assert item.value is not None
+    assert item.value.lines == [
+        Line(name="x", price=1),
+        Line(name="y", price=1),
+        Line(name="z", price=None),
+    ]
+    assert {error.field for error in item.errors} == {"lines.2.name", "lines.2.price"}
 
 
 def test_of_a_real_model(codec: TextCodec, decoder_model: Callable[..., Any]) -> None:
@@ -125,8 +264,10 @@ def test_of_a_real_model(codec: TextCodec, decoder_model: Callable[..., Any]) ->
         assert item.fields[name].confidence == best.fields[name].confidence
         assert item.fields[name].value == best.fields[name].value
         assert item.fields[name].alternatives == best.fields[name].alternatives
-    assert len(item.value.kinds) == max(len(one.value.kinds) for one in seen if one.value)
-    assert item.fields["kinds"].confidence in [one.fields["kinds"].confidence for one in seen]
+    kinds = [kind for one in seen if one.value for kind in one.value.kinds]
+    assert (
+        len(kinds) > len(item.value.kinds) >= max(len(one.value.kinds) for one in seen if one.value)
+    )
     assert item.steps == sum(one.steps for one in seen)
     assert item.fields["brand"].confidence == pytest.approx(
         max(one.fields["brand"].confidence or 0.0 for one in seen)

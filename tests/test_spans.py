@@ -11,6 +11,7 @@ import re
 import time
 import unicodedata
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -546,6 +547,35 @@ def test_validators_change_values_and_not_their_source() -> None:
     assert stated(item, "brand") == ["Ellie"]
     assert stated(item, "colors") == ["red", "red"]
     assert read(Loud, brand="red").fields["brand"].spans == ()
+
+
+def test_items_of_a_list_in_two_phases_have_their_own_places() -> None:
+    class Line(BaseModel):
+        name: str
+        price: float | None
+
+    class Receipt(AttrSchema):
+        lines: list[Line] = Field(default_factory=list)
+
+    def slots(*raws: str) -> tuple[SlotText, ...]:
+        return tuple(SlotText(raw, "stop", 1, complete=True) for raw in raws)
+
+    rows = (slots('"tea"', "2"), slots('"tea"', "2"), slots('"milk"', "null"))
+    (counted,) = slots("3")
+    item = build(
+        Receipt,
+        compile_attributes(Receipt),
+        [replace(counted, items=rows)],
+        get_format("json"),
+        index=0,
+        document_id=None,
+        texts={"t": "tea 2, tea 2, milk"},
+    )
+    assert item.value is not None
+    starts = [span and span.start for span in item.fields["lines"].spans]
+    assert starts == [0, 4, 7, 11, 14]
+    assert item.fields["lines.1.name"].span == Span(7, 10, "t")
+    assert item.fields["lines.1.price"].span == Span(11, 12, "t")
 
 
 def test_a_failed_row_says_where_its_values_stand() -> None:

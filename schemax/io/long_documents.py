@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
 from schemax.documents import RecordFields, category_of, shown_text
 from schemax.errors import InputError
 from schemax.formats import OutputFormat
+from schemax.io.joined_lists import ListInChunk, joined_list
 from schemax.io.records import Record
 from schemax.io.stream import Extract
+from schemax.reading.boundaries import CLEAN, boundary
 from schemax.reading.markup import as_plain, plain_text
 from schemax.results import Extraction, FieldError, build
+from schemax.results.fields import field_tree_of
 
 TooLong = Literal["error", "truncate", "chunk"]
 
@@ -24,17 +28,29 @@ Fits: TypeAlias = Callable[[str, str], bool]
 
 # The share of a chunk that the next one repeats, so that one of them holds a value at the seam.
 _OVERLAP = 0.1
-# The most characters by which the end of a chunk moves back to the end of a word.
+# The most characters by which the end of a chunk moves back to white space.
 _WORD = 40
+_LONGEST_TAG = 1000
+_TAG = re.compile(rf"</?[A-Za-z][^<>]{{0,{_LONGEST_TAG}}}>")
+# The characters that are tried first.
+_TRIED = 1024
+
+
+class _Chunk(NamedTuple):
+    """A record to be read in the place of a long one, whose longest text it holds from `start`."""
+
+    record: Record
+    text: str = ""
+    start: int = 0
 
 
 @dataclass(slots=True)
 class _Row:
-    """A record under way: the number of its chunks, and their extractions so far."""
+    """A record under way: its chunks, and their extractions so far."""
 
     index: int
     record: Record
-    chunks: list[Record]
+    chunks: list[_Chunk]
     results: dict[int, Extraction[Any]]
 
 
@@ -45,8 +61,8 @@ class Fitted:
     extract: the one that takes them as they are. compiled: by category; a single schema under "".
     mode: "truncate" drops the end of their longest text; `errors` say how much is left. "chunk"
         reads their longest text in chunks, and takes every field, with all that was decoded for
-        it, from the chunk that states it with the highest confidence, lists from the chunk that
-        states most items; spans are offsets into the whole text.
+        it, from the chunk that states it with the highest confidence. Lists have the items of all
+        chunks, each once: see `joined_list`. Spans are offsets into the whole text.
     """
 
     extract: Extract
@@ -65,7 +81,7 @@ class Fitted:
                 for number, chunk in enumerate(row.chunks):
                     owners[place] = row, number
                     place += 1
-                    yield chunk
+                    yield chunk.record
 
         for item in self.extract(chunks()):
             row, number = owners.pop(item.index)
@@ -76,52 +92,71 @@ class Fitted:
     def category(self, record: Record) -> str:
         return "" if "" in self.compiled else category_of(record, self.shown) or ""
 
-    def chunks(self, record: Record) -> list[Record]:
+    def chunks(self, record: Record) -> list[_Chunk]:
         """The record itself, if it fits or cannot be shown; else the records read in its place."""
+        whole_record = [_Chunk(record)]
         try:
             text, texts = shown_text(record, self.shown)
         except ValueError:
-            return [record]
+            return whole_record
         category = self.category(record)
         if not texts or self.fits(category, text):
-            return [record]
+            return whole_record
         key = max(texts, key=lambda name: len(texts[name]))
         whole = plain_text(texts[key])
-        found: list[Record] = []
+        chunks: list[_Chunk] = []
         start = 0
-        while start < len(whole):
-            length = self._most(record, key, whole[start:], category)
-            if not length:
-                return [record]  # the rest of the record alone is too long
-            found.append(_with(record, key, as_plain(whole[start : start + length])))
-            if self.mode == "truncate" or start + length == len(whole):
-                break
-            start += max(1, length - int(length * _OVERLAP))
-        return found
+        while True:
+            end = self._end(record, key, whole, start, category)
+            if end == start:
+                return whole_record  # the rest of the record alone is too long
+            piece = whole[start:end]
+            chunks.append(_Chunk(_with(record, key, as_plain(piece)), piece, start))
+            if self.mode == "truncate" or end == len(whole):
+                return chunks
+            start = _cut(whole, start + 1, end - int((end - start) * _OVERLAP))
 
-    def _most(self, record: Record, key: str, text: str, category: str) -> int:
-        """The length of the longest beginning of the text that fits; 0 if none does."""
+    def _end(self, record: Record, key: str, whole: str, start: int, category: str) -> int:
+        """The end of the longest chunk from `start` that fits; `start` if none does."""
 
         def is_too_much(length: int) -> bool:
-            piece = as_plain(text[:length])
+            piece = as_plain(whole[start : start + length])
             shown = shown_text(_with(record, key, piece), self.shown)[0]
             return not self.fits(category, shown)
 
-        most = bisect_left(range(1, len(text) + 1), True, key=is_too_much)
-        space = text.rfind(" ", max(1, most - _WORD), most) if most < len(text) else 0
-        return space if space > 0 else most
+        rest, tried = len(whole) - start, _TRIED
+        while tried < rest and not is_too_much(tried):
+            tried *= 2
+        fitting = tried // 2 if tried > _TRIED else 0
+        length = bisect_left(range(1, min(tried, rest) + 1), True, fitting, key=is_too_much)
+        return _cut(whole, start + 1, start + length) if length else start
 
     def joined(self, row: _Row) -> Extraction[Any]:
-        found = [row.results[number] for number in range(len(row.chunks))]
-        first = found[0]
-        if row.chunks[0] is row.record or any(not item.fields for item in found):
-            return next((item for item in found if not item.fields), first)
+        parts = [row.results[number] for number in range(len(row.chunks))]
+        first = parts[0]
+        if row.chunks[0].record is row.record or any(not part.fields for part in parts):
+            return next((part for part in parts if not part.fields), first)
         texts = shown_text(row.record, self.shown)[1]
         schema = self.compiled[self.category(row.record)]
-        slots = [
-            max(found, key=lambda item: _rank(item, place, attribute, schema.format)).slots[place]
-            for place, attribute in enumerate(schema.attributes)
-        ]
+        slots, errors = [], []
+        for place, attribute in enumerate(schema.attributes):
+            ranks = [_rank(part, place, attribute, schema.format) for part in parts]
+            best = parts[max(range(len(parts)), key=ranks.__getitem__)].slots[place]
+            if attribute.is_list and best is not None and max(ranks)[0]:
+                leaf = field_tree_of(schema.schema).leaves[attribute.path]
+                lists = [
+                    ListInChunk(slot, chunk.text, chunk.start)
+                    for part, chunk, rank in zip(parts, row.chunks, ranks, strict=True)
+                    if rank[0] and (slot := part.slots[place]) is not None
+                ]
+                best = joined_list(leaf, best, lists, schema.format, schema.decoding.strict)
+                errors += [
+                    replace(error, message=f"chunk {number}: {error.message}")
+                    for number, (part, rank) in enumerate(zip(parts, ranks, strict=True), 1)
+                    for error in part.errors
+                    if error.field == attribute.name and not rank[0]
+                ]
+            slots.append(best)
         item = build(
             schema.schema,
             schema.attributes,
@@ -129,17 +164,37 @@ class Fitted:
             schema.format,
             index=row.index,
             document_id=first.document_id,
-            steps=sum(item.steps for item in found),
+            steps=sum(part.steps for part in parts),
             texts=texts,
             strict=schema.decoding.strict,
         )
-        if self.mode == "chunk":
-            return item
-        kept, all_of_it = (
-            sum(map(len, map(plain_text, some.values()))) for some in (first.texts, texts)
-        )
-        message = f"too long for the model: cut to {kept:,} of {all_of_it:,} characters"
-        return replace(item, errors=(*item.errors, FieldError(None, message)))
+        if self.mode == "truncate":
+            kept, size = (
+                sum(map(len, map(plain_text, shown.values()))) for shown in (first.texts, texts)
+            )
+            message = f"too long for the model: cut to {kept:,} of {size:,} characters"
+            errors.append(FieldError(None, message))
+        return replace(item, errors=(*item.errors, *errors))
+
+
+def _cut(text: str, least: int, most: int) -> int:
+    """The best place to cut a text: at white space, else between tokens, and never in a tag.
+
+    Of equally good places, the last up to `most`; none before `least`.
+    """
+    if most >= len(text):
+        return len(text)
+    near = _TAG.finditer(text, max(0, most - _LONGEST_TAG), most + _LONGEST_TAG)
+    tags = [tag.span() for tag in near]
+    most = min([most, *(start for start, end in tags if start < most < end)])
+
+    def quality(at: int) -> tuple[bool, bool, bool, bool, int]:
+        is_outside = not any(start < at < end for start, end in tags)
+        kind = boundary(text, at, is_end=False) if is_outside else None
+        is_space = kind == CLEAN and (text[at - 1].isspace() or text[at].isspace())
+        return is_space, kind == CLEAN, kind is not None, is_outside, at
+
+    return max(range(max(least, most - _WORD), most + 1), key=quality, default=least)
 
 
 def _with(record: Record, key: str, text: str) -> Record:

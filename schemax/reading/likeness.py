@@ -20,22 +20,22 @@ def reads_alike(value: str, piece: str) -> bool:
     if len(wanted) != len(stated):  # one word here, several there
         return _is_plural("".join(wanted), "".join(stated))
     return all(
-        one == other or _is_plural(one, other) or _is_slip(one, other)
-        for one, other in zip(wanted, stated, strict=True)
+        word == other or _is_plural(word, other) or _is_slip(word, other)
+        for word, other in zip(wanted, stated, strict=True)
     )
 
 
-def _is_plural(one: str, other: str) -> bool:
-    one, other = sorted((one, other), key=len)
-    return other in (one + "s", one + "es")
+def _is_plural(word: str, other: str) -> bool:
+    singular, plural = sorted((word, other), key=len)
+    return plural in (singular + "s", singular + "es")
 
 
-def _is_slip(one: str, other: str) -> bool:
+def _is_slip(word: str, other: str) -> bool:
     """True for one insertion, deletion, substitution or transposition in a long word."""
     # The first letter is hardly ever wrong, and tells caffeinated from decaffeinated.
-    is_word = min(len(one), len(other)) >= _LONG and one[0] == other[0]
-    is_code = any(map(str.isdigit, one + other))
-    return is_word and not is_code and OSA.distance(one, other, score_cutoff=1) <= 1
+    is_word = min(len(word), len(other)) >= _LONG and word[0] == other[0]
+    is_code = any(map(str.isdigit, word + other))
+    return is_word and not is_code and OSA.distance(word, other, score_cutoff=1) <= 1
 
 
 # A number with its minus, or a grade with its sign: -5, A-.

@@ -183,8 +183,8 @@ class _Report:
         return self.placed[leaf.index]
 
     def _located(self, leaf: Leaf, mentions: Mentions) -> Iterator[tuple[str, Span | None]]:
-        path, taken = leaf.attribute.path, self.row.taken
-        around = (taken.get(path[:depth], Fallback.BUILD) for depth in range(1, len(path) + 1))
+        path, fallbacks = leaf.attribute.path, self.row.taken
+        around = (fallbacks.get(path[:depth], Fallback.BUILD) for depth in range(1, len(path) + 1))
         if (
             not (leaf.attribute.scalar is None or leaf.attribute.scalar.is_placed)
             or isinstance(self.row.chosen[leaf.index], Fallback)
