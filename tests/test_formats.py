@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -187,13 +188,11 @@ def load_yaml(text: str) -> Any:
 
 
 @in_each_format
-@given(value=values, junk=st.one_of(texts, st.just('"a": 5}\n\n</x>')))
-def test_what_was_escaped_reads_back(format: OutputFormat, value: Value, junk: str) -> None:
+@given(value=values)
+def test_what_was_escaped_reads_back(format: OutputFormat, value: Value) -> None:
     literal = format.escape(value)
     assert literal.startswith(" ")
     assert format.unescape(literal, is_list=is_list(value)) == value
-    assert format.unescape(literal + format.delimiter, is_list=is_list(value)) == value
-    assert format.unescape(literal + format.delimiter + junk, is_list=is_list(value)) == value
 
 
 @in_each_format
@@ -263,7 +262,6 @@ def test_what_is_no_value_cannot_be_written(format: OutputFormat) -> None:
 def test_nothing_written_is_none(format: OutputFormat, raw: str) -> None:
     assert format.unescape(raw) is None
     assert format.unescape(raw, is_list=True) is None
-    assert format.unescape(raw + format.delimiter + "x") is None
 
 
 @pytest.mark.parametrize(
@@ -271,14 +269,16 @@ def test_nothing_written_is_none(format: OutputFormat, raw: str) -> None:
     [
         (" 5,\n", "5"),
         (" 1.50\n", "1.50"),
-        ("5}", "5"),
         (" true", "true"),
         ("false ", "false"),
         ("null,", None),
         (' "null"', "null"),
         (",", None),
-        ("\n", None),
         ("}", None),
+        ("5}", "5"),
+        ('"a",', "a"),
+        ('"a"}', "a"),
+        ("\n", None),
         (" None\n", None),
         (" Acme\n", "Acme"),
         (" 'Acme'\n", "Acme"),
@@ -287,7 +287,6 @@ def test_nothing_written_is_none(format: OutputFormat, raw: str) -> None:
         (r'"C:\dir"', r"C:\dir"),
         (r'"\u00e9\ud83d\ude00\ud83d"', "é\U0001f600\ufffd"),
         (r'"\u12"', r"\u12"),
-        ('"a" and more', "a"),
         (
             " [1, 2.50, true, null, 'b, c', \"d\",]",
             ["1", "2.50", "true", None, "b, c", "d"],
@@ -330,7 +329,8 @@ def test_yaml_literals(raw: str, value: Value) -> None:
 @pytest.mark.parametrize(
     ("raw", "value"),
     [
-        (" Acme &amp; Sons</brand>", "Acme & Sons"),
+        (" Acme &amp; Sons", "Acme & Sons"),
+        (" Acme</brand>", "Acme"),
         (" AT&T", "AT&T"),
         (" &lt;&gt;&quot;&apos;&amp;&#65;&#x42;&#X43;", "<>\"'&ABC"),
         (" &euro; &#; &amp", "&euro; &#; &amp"),
@@ -351,7 +351,7 @@ def test_xml_literals(raw: str, value: Value) -> None:
 def test_xml_lists() -> None:
     xml = get_format("xml")
     assert xml.escape(["a|b", "c"]) == " a&#124;b | c"
-    assert xml.unescape("a|b |  | c</x>", is_list=True) == ["a", "b", "c"]
+    assert xml.unescape("a|b |  | c", is_list=True) == ["a", "b", "c"]
     assert xml.unescape(" |", is_list=True) == []
 
 
@@ -362,6 +362,10 @@ def test_xml_lists() -> None:
         ("json", ' "Acme\\"', "not closed"),
         ("json", ' ["a", "b', "not closed"),
         ("json", ' ["a"', "not closed"),
+        ("json", ' "55" TV"', "not closed, or has text behind it"),
+        ("json", ' "a" and more', "text behind it"),
+        ("json", ' ["a"], "b"', "one list"),
+        ("json", " ['a', \"b\" c]", "single values"),
         ("json", " [[1], 2]", "single values"),
         ("json", ' {"a": 1}', "object"),
         ("json", ' [{"a": 1}]', "object"),
@@ -371,6 +375,9 @@ def test_xml_lists() -> None:
         ("yaml", " {a: b}", "mapping"),
         ("yaml", " |", "block"),
         ("yaml", " >-\n  a", "block"),
+        ("xml", " Acme <b>TV</b>", "markup"),
+        ("xml", "<item>a</item> and <item>b</item>", "markup"),
+        ("xml", " a</x>b</y>", "markup"),
     ],
 )
 def test_broken_literals_say_why(name: str, raw: str, reason: str) -> None:
@@ -773,9 +780,10 @@ def test_a_cut_output_parses_to_its_complete_part(
             break
         previous = path
     values_of = dict(filled)
-    found = {
-        path: format.unescape(raw, is_list=is_list(values_of[path])) for path, raw in parsed.items()
-    }
+    found = {}
+    for path, raw in parsed.items():
+        with suppress(ValueError):  # the literal that the output is cut in
+            found[path] = format.unescape(raw, is_list=is_list(values_of[path]))
     # A bare value and a tag are complete only once something follows.
     slack = {path for path in expected if path not in found}
     assert len(slack) <= 1
@@ -799,6 +807,18 @@ def test_any_text_parses_to_something(format: OutputFormat, text: str) -> None:
 
 
 SIZE, WIDTH, HEIGHT, COLOR = PATHS
+BROKEN = ["(broken)"]
+
+
+def read(format: OutputFormat, text: str, paths: Sequence[Path]) -> dict[Path, Value]:
+    """The values of a whole output, BROKEN where a literal is refused."""
+    values: dict[Path, Value] = {}
+    for path, raw in format.parse(text, paths).items():
+        try:
+            values[path] = format.unescape(raw)
+        except ValueError:
+            values[path] = BROKEN
+    return values
 
 
 @pytest.mark.parametrize(
@@ -807,12 +827,12 @@ SIZE, WIDTH, HEIGHT, COLOR = PATHS
         ("json", '"Size": 1.50, "Color": true}', {SIZE: "1.50", COLOR: "true"}),
         ("json", '```json\n{"Size": "a"}\n```', {SIZE: "a"}),
         ("json", '{"size": "a", "Other": {"Size": "b"}}', {SIZE: "a"}),
-        ("json", '"Size": "a", "Color": "bl', {SIZE: "a"}),
-        ("json", '"Size": "a", "Color": 1', {SIZE: "a"}),
-        ("json", '"dims": {"width": 5, "height": [1, "', {WIDTH: "5"}),
+        ("json", '"Size": "a", "Color": "bl', {SIZE: "a", COLOR: BROKEN}),
+        ("json", '"Size": "a", "Color": 1', {SIZE: "a", COLOR: BROKEN}),
+        ("json", '"dims": {"width": 5, "height": [1, "', {WIDTH: "5", HEIGHT: BROKEN}),
         ("json", "'Size': 'a', 'dims': {'width': 5}}", {SIZE: "a", WIDTH: "5"}),
         ("json", '"Size": "a" "Color": "b"}', {SIZE: "a", COLOR: "b"}),
-        ("json", '"Size": {"x": 1}, "dims": "5"}', {}),
+        ("json", '"Size": {"x": 1}, "dims": "5"}', {SIZE: BROKEN}),
         ("json", '"dims": {' * 2000, {}),
         ("yaml", "Size: 1.50\nColor: null\n", {SIZE: "1.50", COLOR: None}),
         ("yaml", "```yaml\nSize: a\n```", {SIZE: "a"}),
@@ -822,14 +842,14 @@ SIZE, WIDTH, HEIGHT, COLOR = PATHS
             {SIZE: "a: b", WIDTH: "5", COLOR: "@x"},
         ),
         ("yaml", "Size:\n  - a\n  - 'b'\nColor: x\n", {SIZE: ["a", "b"], COLOR: "x"}),
-        ("yaml", "Size:\n- a\n- b: c\nColor: @x\n", {SIZE: ["a", "b: c"], COLOR: "@x"}),
+        ("yaml", "Size:\n- a\n- b: c\nColor: @x\n", {SIZE: BROKEN, COLOR: "@x"}),
         ("yaml", "Size: |\n  a\n  b\nColor: x\n", {SIZE: "a\nb\n", COLOR: "x"}),
-        ("yaml", 'Size: a\n"Color": \'b', {SIZE: "a"}),
+        ("yaml", 'Size: a\n"Color": \'b', {SIZE: "a", COLOR: BROKEN}),
         ("yaml", "Size: a\nCol", {SIZE: "a"}),
         (
             "yaml",
             "dims: &a\n  width: 5\n  height: *a\nSize: x\n",
-            {WIDTH: "5", SIZE: "x"},
+            {WIDTH: "5", HEIGHT: BROKEN, SIZE: "x"},
         ),
         (
             "yaml",
@@ -846,7 +866,7 @@ SIZE, WIDTH, HEIGHT, COLOR = PATHS
             "<dims>\n<width>5</width></dims><size> x</size>",
             {WIDTH: "5", SIZE: "x"},
         ),
-        ("xml", "<size>a</size>\n<color>b", {SIZE: "a"}),
+        ("xml", "<size>a</size>\n<color>b", {SIZE: "a", COLOR: BROKEN}),
         (
             "xml",
             "<size>a</sizes>\n<other><color>b</color></other>",
@@ -858,9 +878,7 @@ SIZE, WIDTH, HEIGHT, COLOR = PATHS
 )
 def test_what_models_write(name: str, text: str, expected: dict[Path, Value]) -> None:
     format = get_format(name)
-    parsed = format.parse(text, PATHS)
-    wanted = {path: format.unescape(raw) for path, raw in parsed.items()}
-    assert wanted == expected
+    assert read(format, text, PATHS) == expected
 
 
 # --- keys that cannot be told apart -------------------------------------------------------------

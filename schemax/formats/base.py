@@ -73,16 +73,17 @@ class OutputFormat(Protocol):
         """Writes a value as it stands behind its key, the leading space included."""
 
     def unescape(self, raw: str, *, is_list: bool = False) -> Value:
-        """Reads the value that was written into a slot; text behind the value is ignored.
+        """Reads the text of a slot, without its delimiter, as a value.
 
         With `is_list` a single value is a list of one item. Raises ValueError, with the reason,
-        for a broken literal.
+        for a text that is not one literal.
         """
 
     def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
         """Reads the raw literals of a whole output that the model wrote behind `opening()`.
 
-        Lenient: missing and cut-off keys are absent, and nothing is raised.
+        Raises nothing. A missing key is absent. `unescape` refuses the literal of a value that is
+        broken or cut off.
         """
 
     def check(self, paths: Sequence[Path]) -> None:
@@ -184,7 +185,10 @@ _ITEM = re.compile(
 
 
 def split_items(text: str) -> tuple[list[str], int]:
-    """The literals of the list in brackets with which a text begins, and the list's end."""
+    """The literals of the list in brackets with which a text begins, and the list's end.
+
+    Raises ValueError for a list that is not closed, or holds lists or objects.
+    """
     items: list[str] = []
     position = 1
     while True:
@@ -238,37 +242,56 @@ def _shown(path: Path) -> str:
     return " > ".join(repr(str(name)) for name in path)
 
 
+NOT_SCALAR = " {"
+"""A literal that `unescape` refuses in JSON and YAML, where a group stands in a value's place."""
+
+
 def select(tree: Tree, paths: Sequence[Path], label: Callable[[str], str]) -> dict[Path, str]:
     """The raw literals of the paths that a parsed output holds.
 
     A name is found under its label, or under the only label that differs in case alone, since
-    models that write keys themselves may change their spelling.
+    models that write keys themselves may change their spelling. Where the output holds no path's
+    first name, its only group that holds one is the output: `{"product": {...}}`.
     """
-    found: dict[Path, str] = {}
+    similar: dict[int, dict[str, list[str]]] = {}
+
+    def child(node: Tree, name: str) -> str | Tree | None:
+        if name in node:
+            return node[name]
+        if id(node) not in similar:
+            keys = similar[id(node)] = {}
+            for key in node:
+                keys.setdefault(key.strip().casefold(), []).append(key)
+        alike = similar[id(node)].get(name.strip().casefold(), [])
+        return node[alike[0]] if len(alike) == 1 else None
+
+    def holds(node: str | Tree) -> bool:
+        return isinstance(node, dict) and any(child(node, head) is not None for head in heads)
+
+    heads = {label(path[0]) for path in paths}
+    groups = [] if holds(tree) else [group for group in tree.values() if holds(group)]
+    root = groups[0] if len(groups) == 1 else tree
+    literals: dict[Path, str] = {}
     for path in paths:
-        node: str | Tree | None = tree
+        node: str | Tree | None = root
         for name in path:
-            node = _child(node, label(name)) if isinstance(node, dict) else None
-        if isinstance(node, str):
-            found[path] = node
-    return found
+            node = child(node, label(name)) if isinstance(node, dict) else None
+        if node is not None:
+            literals[path] = node if isinstance(node, str) else NOT_SCALAR
+    return literals
 
 
-def _child(node: Tree, name: str) -> str | Tree | None:
-    if name in node:
-        return node[name]
-    folded = name.strip().casefold()
-    similar = [key for key in node if key.strip().casefold() == folded]
-    return node[similar[0]] if len(similar) == 1 else None
+_THOUGHTS = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
+_FENCE = re.compile(r"(?:\A|\n)[ \t]*```([^\n]*)\n")
 
 
-_FENCE = re.compile(r"\s*```[^\n]*\n")
-
-
-def without_fence(text: str) -> str:
-    """The text without the Markdown code fence that chat models often put around it."""
-    if match := _FENCE.match(text):
-        text = text[match.end() :]
+def answer_in(text: str) -> str:
+    """The text without the thoughts before it, and without the Markdown code fence around it."""
+    if thoughts := _THOUGHTS.match(text):
+        text = text[thoughts.end() :]
+    fence = _FENCE.search(text)
+    if fence and (fence[1].strip() or not text[: fence.start()].strip()):
+        text = text[fence.end() :]
     return text.split("\n```", 1)[0]
 
 

@@ -15,6 +15,7 @@ from schemax.formats.base import (
     Tree,
     Value,
     Writable,
+    answer_in,
     clean,
     closed_groups,
     common_depth,
@@ -25,13 +26,13 @@ from schemax.formats.base import (
     scalar_text,
     select,
     split_items,
-    without_fence,
 )
 from schemax.formats.spelling import Form, Spelling, written
+from schemax.messages import clipped
 
-_STRING = re.compile(DOUBLE_QUOTED, re.DOTALL)
-_BARE = re.compile(r"null|true|false|[^,\n}]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_ANY_STRING = re.compile(rf"{DOUBLE_QUOTED}|'[^'\\]*(?:\\.[^'\\]*)*'", re.DOTALL)
+_AROUND = " \t\r\n,}"
 _NULLS = frozenset({"", "null", "Null", "NULL", "None"})
 ESCAPES = dict(zip("\"\\/'bfnrt", "\"\\/'\b\f\n\r\t", strict=True))
 
@@ -158,20 +159,15 @@ class JsonFormat(BaseFormat):
         return f" [{', '.join(literals)}]" if is_sequence(value) else f" {literals[0]}"
 
     def unescape(self, raw: str, *, is_list: bool = False) -> Value:
-        text = raw.lstrip(" \t")
+        text = raw.strip(_AROUND)
         if text == "null":  # most values of most documents
             return None
         if text.startswith("["):
-            items, _ = split_items(text)
+            items, end = split_items(text)
+            if end < len(text):
+                raise ValueError(f"expected one list, got more: {clipped(text)}")
             return [_value(item) for item in items]
-        if text.startswith('"'):
-            match = _STRING.match(text)
-            if match is None:
-                raise ValueError("the string is not closed")
-            value: str | None = decode_escapes(match[0][1:-1], ESCAPES)
-        else:
-            match = _BARE.match(text)
-            value = _value(match[0].strip() if match else "")
+        value = _value(text)
         return [value] if is_list and value is not None else value
 
     def spelling(self) -> Spelling:
@@ -179,17 +175,7 @@ class JsonFormat(BaseFormat):
         return Spelling(quoted, quoted, opening="[", separator=", ", closing="]")
 
     def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
-        text = without_fence(text)
-        # The prompt holds the opening brace; some models write it once more.
-        start = re.match(r"\s*\{", text)
-        tree: Tree = {}
-        try:
-            _read_object(text, start.end() if start else 0, tree, 1)
-        except EOFError:
-            pass  # cut off: the tree holds all complete members
-        except ValueError:
-            tree = _repaired(text if start else "{" + text) | tree
-        return select(tree, paths, self.label)
+        return select(_members(answer_in(text)), paths, self.label)
 
 
 def _indent(depth: int) -> str:
@@ -207,97 +193,72 @@ def _value(literal: str) -> str | None:
     """The value of one literal without anything around it."""
     if literal in _NULLS:
         return None
-    first = literal[0]
-    if first == "{":
+    if literal[0] in "\"'":
+        if _ANY_STRING.fullmatch(literal):
+            return decode_escapes(literal[1:-1], ESCAPES)
+        raise ValueError(f"a string is not closed, or has text behind it: {clipped(literal)}")
+    if literal[0] == "{":
         raise ValueError("expected a single value, got an object")
-    if first == '"':
-        return decode_escapes(literal[1:-1], ESCAPES)
-    if first == "'" and literal[-1] == "'" and len(literal) > 1:
-        return decode_escapes(literal[1:-1], ESCAPES)
     return clean(literal)
 
 
-_BETWEEN = re.compile(r"[\s,]*")
-_COLON = re.compile(r"\s*:[ \t]*")
-_BRACKET = re.compile(rf"{DOUBLE_QUOTED}|[\[\]\"]", re.DOTALL)
+def _string(quote: str) -> str:
+    """The pattern of a string in which a model may have left quotes as they are.
 
-
-def _read_object(text: str, position: int, into: Tree, depth: int) -> int:
-    """Reads members until the object closes. Literals stay exactly as they were written.
-
-    Raises EOFError if the text is cut off, ValueError if it is not JSON; `into` then holds all
-    members that were complete before.
+    A quote ends the string where a mark, a key or the end of the line follows, and the end of a
+    line where a key follows.
     """
-    if depth > 50:
-        raise ValueError("nested too deeply")
-    while True:
-        position = _end(_BETWEEN, text, position)
-        if position == len(text):
-            raise EOFError
-        if text[position] == "}":
-            return position + 1
-        after_name = _end(_STRING, text, position)
-        name = decode_escapes(text[position + 1 : after_name - 1], ESCAPES)
-        if after_name == len(text):
-            raise EOFError
-        position = _end(_COLON, text, after_name)
-        if text.startswith("{", position):
-            known = into.get(name)
-            group: Tree = known if isinstance(known, dict) else {}
-            into[name] = group
-            position = _read_object(text, position + 1, group, depth + 1)
-        else:
-            start, position = position, _literal_end(text, position)
-            into[name] = f" {text[start:position]}"
+    plain = rf"[^{quote}\\\n]*+"
+    key = rf"{quote}{plain}{quote}[ \t]*:"
+    end = rf"{quote}(?=\s*(?:[,:}}\]]|\Z|{key})|[ \t]*\n)|\n(?=[ \t]*{key})"
+    return rf"(?<!\w){quote}{plain}(?:(?!{end})(?:\\.|[{quote}\n]){plain})*+(?:{quote}|\\?\Z|)"
 
 
-def _end(pattern: re.Pattern[str], text: str, position: int) -> int:
-    match = pattern.match(text, position)
-    if match is not None:
-        return match.end()
-    if position == len(text) or (text[position] == '"' and pattern is _STRING):
-        raise EOFError
-    raise ValueError(f"not JSON at {position}")
+_TOKEN = re.compile(rf"({_string(chr(34))}|{_string(chr(39))})(\s*:)?|[{{}}\[\]]", re.DOTALL)
+_OPENING = re.compile(r"\A\s*(?=[\"'])|\{\s*(?=[\"'])")
+_BLANK = re.compile(r"\s*")
+_FURTHER = re.compile(r"\s*,\s*\{")
 
 
-def _literal_end(text: str, position: int) -> int:
-    if text.startswith('"', position):
-        return _end(_STRING, text, position)
-    if text.startswith("[", position):
-        depth = 0
-        for match in _BRACKET.finditer(text, position):
-            if match[0] == '"':
-                break
-            depth += {"[": 1, "]": -1}.get(match[0], 0)
-            if depth == 0:
-                return match.end()
-        raise EOFError
-    bare = _BARE.match(text, position)
-    end = bare.end() if bare else position
-    if end == len(text) and text[position:end] not in ("null", "true", "false"):
-        raise EOFError  # cut off: no text, or a number that may have lost digits
-    if end == position:
-        raise ValueError(f"no value at {position}")
-    return end
+def _members(text: str) -> Tree:
+    """The members of the first object in a text; its opening brace may precede the text.
 
-
-def _repaired(text: str) -> Tree:
-    """Repairs broken JSON; numbers lose their original spelling."""
-    import json_repair  # rarely used, so imported only here
-
-    def tree_of(node: object) -> Tree:
-        tree: Tree = {}
-        for name, value in node.items() if isinstance(node, dict) else ():
-            if isinstance(value, dict):
-                tree[str(name)] = tree_of(value)
+    A literal is the text between a colon and the next key, or the brace that closes the object.
+    Only keys, brackets and strings are told apart here: `unescape` reads literals. Returns {} for
+    a list of several objects.
+    """
+    root: Tree = {}
+    groups, name, key, start, depth = [root], None, 0, 0, 0
+    opening = _OPENING.search(text)
+    for token in _TOKEN.finditer(text, opening.end()) if opening else ():
+        mark, string = token[0], token[1]
+        if depth or mark == "[":
+            depth += (mark in "[{") - (mark in "]}")
+            continue
+        if token[2] and _ANY_STRING.fullmatch(string):
+            if name is not None:
+                groups[-1][name] = _literal_in(text, start, token.start())
+            name, key, start = decode_escapes(string[1:-1], ESCAPES), token.start(), token.end()
+        elif mark == "{" and name is not None:
+            if _BLANK.fullmatch(text, start, token.start()):
+                group = groups[-1].get(name)
+                groups.append(group if isinstance(group, dict) else {})
+                groups[-2][name], name = groups[-1], None
             else:
-                try:
-                    tree[str(name)] = JsonFormat().escape(value)
-                except TypeError:
-                    continue  # lists of lists or of objects
-        return tree
+                depth = 1
+        elif mark == "}":
+            if name is not None:
+                groups[-1][name], name = _literal_in(text, start, token.start()), None
+            groups.pop()
+            if not groups:
+                return {} if _FURTHER.match(text, token.end()) else root
+    if name is not None:
+        # Only a string or a list shows that it is whole; with its key, no literal can be read.
+        literal = _literal_in(text, start, len(text))
+        is_closed = literal[1:2] in tuple("\"'[") or literal[1:] in ("null", "true", "false")
+        groups[-1][name] = literal if is_closed else f" {text[key:].strip()}"
+    return root
 
-    try:
-        return tree_of(json_repair.loads(text))
-    except Exception:  # a guess at broken text may fail in any way
-        return {}
+
+def _literal_in(text: str, start: int, end: int) -> str:
+    return f" {text[start:end].strip(_AROUND)}"

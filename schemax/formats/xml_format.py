@@ -12,9 +12,9 @@ from schemax.formats.base import (
     DocumentKey,
     Path,
     Scalar,
-    Tree,
     Value,
     Writable,
+    answer_in,
     clean,
     closed_groups,
     common_depth,
@@ -22,10 +22,10 @@ from schemax.formats.base import (
     items_of,
     opened_groups,
     scalar_text,
-    select,
 )
 from schemax.formats.spelling import Form, Spelling, written
 from schemax.formats.stop_rules import stop_at
+from schemax.messages import clipped
 from schemax.reading.lists import items_in
 
 _ROOT = "result"
@@ -65,7 +65,6 @@ _SPECIAL = re.compile(
 _REFERENCE = re.compile(r"&(?:#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-z]{2,4}));")
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _NAMED = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _WHITE = " \t\r\n"
 
 
@@ -113,7 +112,11 @@ class XmlFormat(BaseFormat):
         return f" {' | '.join(literals)}{end}" if literals else " |"
 
     def unescape(self, raw: str, *, is_list: bool = False) -> Value:
-        text = raw.split("</", 1)[0].strip(_WHITE)
+        text = raw.strip(_WHITE)
+        if "<" in text:
+            if contents := _contents(text):
+                return [_value(content.strip(_WHITE)) for content in contents]
+            text = _CLOSING.sub("", text).rstrip(_WHITE)
         if not is_list:
             return _value(text)
         if text in ("", "null"):
@@ -137,46 +140,74 @@ class XmlFormat(BaseFormat):
         )
 
     def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
-        """Scans for tags, since XML parsers drop text when they recover, such as `AT&T`."""
-        leaves = {tuple(self.label(name) for name in path) for path in paths}
-        groups = {leaf[:depth] for leaf in leaves for depth in range(1, len(leaf))}
-        tree: Tree = {}
+        """Scans for tags, since XML parsers drop text when they recover, such as `AT&T`.
+
+        An element without a closing tag ends at the next tag. The literal of a repeated element is
+        all its elements, with their tags; so is the literal of an element that is cut off.
+        """
+        text = answer_in(text)
+        leaves = {tuple(self.label(name) for name in path): path for path in paths}
+        groups = {labels[:depth] for labels in leaves for depth in range(1, len(labels))}
+        tags = list(_TAG.finditer(text))
+        closed_by = _closing_tags(tags)
+        elements: dict[Path, list[tuple[str, str]]] = {}  # each without and with its tags
         here: list[str] = []
-        position = 0
-        while match := _TAG.search(text, position):
-            position = match.end()
-            closing, name, attributes = match.groups()
+        first = 0  # the tag behind the last value
+        for place, tag in enumerate(tags):
+            closing, name, attributes = tag.groups()
+            if place < first or attributes.endswith("/"):  # an empty element is null
+                continue
             if closing:
                 opened = [label.partition(" ")[0] for label in here]
                 if name in opened:
                     del here[len(opened) - 1 - opened[::-1].index(name) :]
                 continue
-            if attributes.endswith("/"):
-                continue  # an empty element is null
             identity = _ID.search(attributes)
-            label = f'{name} id="{identity[1]}"' if identity else name
-            inner = (*here, label)
-            if inner in groups:
-                here.append(label)
-            elif inner in leaves:
-                end = text.find("</", position)
-                if end < 0:
-                    break  # cut off within the value
-                node = tree
-                for group in here:
-                    child = node.setdefault(group, {})
-                    if isinstance(child, str):
-                        break
-                    node = child
-                else:
-                    node[label] = text[position:end]
-                close = text.find(">", end)
-                position = close + 1 if close >= 0 else len(text)
-        return select(tree, paths, self.label)
+            here.append(f'{name} id="{identity[1]}"' if identity else name)
+            if tuple(here) in groups:
+                continue
+            if (path := leaves.get(tuple(here))) is not None:
+                first = closed_by.get(place, place + 1)
+                end = tags[first] if first < len(tags) else None
+                if end is not None and end[1]:
+                    literals = text[tag.end() : end.start()], text[tag.start() : end.end()]
+                else:  # the tag tells that the value is cut off
+                    literals = (text[tag.start() : end and end.start()],) * 2
+                elements.setdefault(path, []).append(literals)
+                first += end is not None and end[2] == name
+            here.pop()
+        return {
+            path: parts[0][0] if len(parts) == 1 else "".join(whole for _, whole in parts)
+            for path, parts in elements.items()
+        }
 
 
-_TAG = re.compile(r"<(/?)([^\s<>/!?]+)([^<>]*)>")
+_TAG = re.compile(r"<(/?)([^\s<>/!?]++)([^<>]*+)>")
+_CLOSING = re.compile(r"</[^<>]*>?\Z")  # of the slot's own element, if slots end with their lines
+_ELEMENT = re.compile(rf"\s*{_TAG.pattern}([^<]*)</\2\s*>\s*")
 _ID = re.compile(r'\sid="([^"]*)"')
+_CDATA = re.compile(r"<!\[CDATA\[((?:(?!\]\]>|<!\[CDATA\[).)*+)\]\]>", re.DOTALL)
+
+
+def _closing_tags(tags: Sequence[re.Match[str]]) -> dict[int, int]:
+    """The place of each tag that a later tag of the same name closes -> the place of that tag."""
+    closed_by: dict[int, int] = {}
+    opened: dict[str, list[int]] = {}
+    for place, tag in enumerate(tags):
+        if not tag[1] and not tag[3].endswith("/"):
+            opened.setdefault(tag[2], []).append(place)
+        elif tag[1] and opened.get(tag[2]):
+            closed_by[opened[tag[2]].pop()] = place
+    return closed_by
+
+
+def _contents(text: str) -> list[str]:
+    """The contents of the elements that a text consists of; [] for any other text."""
+    contents, at = [], 0
+    while element := _ELEMENT.match(text, at):
+        contents.append(element[4])
+        at = element.end()
+    return contents if at == len(text) else []
 
 
 def _indent(depth: int) -> str:
@@ -210,6 +241,8 @@ def _value(text: str) -> str | None:
         return None
     if "<" in text:
         parts = _CDATA.split(text)  # text and sections in turn; sections are taken as they are
+        if any(map(_TAG.search, parts[::2])):
+            raise ValueError(f"expected text, got markup: {clipped(text)}")
         return clean("".join(p if i % 2 else _references(p) for i, p in enumerate(parts)))
     return clean(_references(text))
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import dedent
 from typing import Any
 
 from schemax.formats.base import (
     DOUBLE_QUOTED,
+    NOT_SCALAR,
     SINGLE_QUOTED,
     BaseFormat,
     DocumentKey,
@@ -17,6 +19,7 @@ from schemax.formats.base import (
     Tree,
     Value,
     Writable,
+    answer_in,
     clean,
     common_depth,
     decode_escapes,
@@ -26,11 +29,11 @@ from schemax.formats.base import (
     scalar_text,
     select,
     split_items,
-    without_fence,
 )
 from schemax.formats.json_format import ESCAPES, quote
 from schemax.formats.spelling import Form, Spelling, written
 from schemax.formats.stop_rules import NEWLINE, stop_at
+from schemax.messages import one_line
 
 # Texts that do not read back from a plain scalar, each pattern from end to end, in the common
 # dialect of Python and Rust: an indicator or white space first, white space last, texts that look
@@ -115,97 +118,70 @@ class YamlFormat(BaseFormat):
         )
 
     def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
-        text = without_fence(text)
-        tree = self._composed(text)
-        return select(self._lines(text) if tree is None else tree, paths, self.label)
+        text = answer_in(text)
+        if len(text) > _MOST_CHARACTERS:
+            return {}
+        tree = self._tree(text, max(map(len, paths), default=0))
+        return select(tree if isinstance(tree, dict) else {}, paths, self.label)
 
-    def _composed(self, text: str) -> Tree | None:
-        """The output as a YAML parser reads it; None if it is not YAML."""
+    def _tree(self, text: str, depth: int) -> str | Tree:
+        """A value as a YAML parser reads it; if the parser refuses, each key is read by itself.
+
+        depth: the most levels of keys to read by themselves.
+        """
         # Slow to import, so imported only where it is used.
         from ruamel.yaml import YAML
+
+        yaml = YAML(typ="safe", pure=True)
+        yaml.max_depth, yaml.composer.warn_double_anchors = _MOST_LEVELS, False
+        try:
+            return self._converted(yaml.compose(text), set())
+        except Exception:  # any error of the parser
+            blocks = _NEXT_KEY.split(dedent(text).strip("\n")) if depth else ()
+        tree: Tree = {}
+        for block in blocks:
+            if not (key := _KEY.match(block)):
+                continue
+            name = _scalar(key[1]) if key[1][0] in "\"'" else key[1].rstrip(" \t")
+            rest = block[key.end() :]
+            if rest.startswith("\n"):
+                tree[str(name)] = self._tree(rest, depth - 1)
+            elif (
+                "\n" in rest and len(blocks) > 1 and isinstance(whole := self._tree(block, 1), dict)
+            ):
+                tree |= whole
+            else:
+                tree[str(name)] = f" {one_line(rest)}"
+        return tree
+
+    def _converted(self, node: Any, known: set[int]) -> str | Tree:
+        """A node as literals. A list that holds more than scalars is a group of its items.
+
+        Scalars stay as they were written (`1.50`), and tags have no effect. known: the nodes that
+        were converted, so that no alias is.
+        """
         from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
-        # Nodes instead of values: scalars stay as they were written (`1.50`), and tags have no
-        # effect. Converted nodes are remembered, so that aliases cannot blow up the tree.
-        converted: dict[int, str | Tree] = {}
+        def text_of(scalar: Any) -> str | None:
+            return None if scalar.style is None and scalar.value in _NULLS else str(scalar.value)
 
-        def scalar(node: Any) -> str | None:
-            if not isinstance(node, ScalarNode):
-                raise TypeError
-            return None if node.style is None and node.value in _NULLS else str(node.value)
-
-        def convert(node: Any) -> str | Tree:
-            if id(node) in converted:
-                return converted[id(node)]
-            if isinstance(node, MappingNode):
-                group: Tree = {}
-                converted[id(node)] = group
-                for name, child in node.value:
-                    if isinstance(name, ScalarNode):
-                        group[str(name.value)] = convert(child)
-                return group
-            try:
-                value: Any = (
-                    [scalar(item) for item in node.value]
-                    if isinstance(node, SequenceNode)
-                    else scalar(node)
-                )
-            except TypeError:
-                return {}  # a list of groups is no value, so it counts as absent
-            converted[id(node)] = self.escape(value)
-            return converted[id(node)]
-
-        try:
-            tree = convert(YAML(typ="safe", pure=True).compose(text))
-        except Exception:  # any error of the parser: read line by line
-            return None
-        return tree if isinstance(tree, dict) else None
-
-    def _lines(self, text: str) -> Tree:
-        """Reads the output line by line; an error costs its own line alone."""
-        root: Tree = {}
-        groups: list[tuple[int, Tree]] = [(-1, root)]
-        listed: list[str | None] = []
-        owner: tuple[int, Tree, str] | None = None  # the key whose value may follow below
-        for line in text.split("\n"):
-            match = _LINE.match(line)
-            if match is None:
-                continue
-            indent = len(match[1])
-            if match[2] is not None:
-                if owner is not None and indent >= owner[0]:
-                    try:
-                        listed.append(_scalar(match[2].strip(" \t\r")))
-                    except ValueError:
-                        continue
-                    owner[1][owner[2]] = self.escape(listed)
-                continue
-            try:
-                name = _scalar(match[3]) or match[3]
-            except ValueError:
-                continue
-            if owner is not None and indent > owner[0] and not listed:
-                group: Tree = {}
-                owner[1][owner[2]] = group
-                groups.append((owner[0], group))
-            while groups[-1][0] >= indent:
-                groups.pop()
-            parent = groups[-1][1]
-            listed, owner = [], None
-            raw = match[4] or ""
-            try:
-                if self.unescape(raw) is None:
-                    owner = (indent, parent, name)
-            except ValueError:
-                continue
-            parent[name] = f" {raw}" if raw else " null"
-        return root
+        if id(node) in known:
+            return NOT_SCALAR
+        known.add(id(node))
+        if isinstance(node, ScalarNode):
+            return self.escape(text_of(node))
+        if isinstance(node, SequenceNode):
+            if all(isinstance(item, ScalarNode) for item in node.value):
+                return self.escape([text_of(item) for item in node.value])
+            return {str(n): self._converted(item, known) for n, item in enumerate(node.value)}
+        pairs = node.value if isinstance(node, MappingNode) else ()
+        return {str(key.value): self._converted(child, known) for key, child in pairs}
 
 
-_LINE = re.compile(
-    rf"( *)(?:-[ \t]+(.*)|({DOUBLE_QUOTED}|{SINGLE_QUOTED}|[^\s#\"'].*?)[ \t]*:(?:[ \t]+(.*))?)"
-    r"\r?\Z"
-)
+# The parser takes up to two seconds for 16,000 characters; a deeper output is read key by key.
+_MOST_CHARACTERS, _MOST_LEVELS = 16_000, 20
+_NEXT_KEY = re.compile(r"\n(?=[^\s#-])")
+_KEY = re.compile(rf"\s*({DOUBLE_QUOTED}|{SINGLE_QUOTED}|[^\s#\"'][^\n]*?):(?=\s|\Z)")
 
 
 def is_plain(text: str) -> bool:
