@@ -51,7 +51,7 @@ class FileText(MarkedUp):
         boxes: array[float] | None = None,
     ) -> Self:
         """Makes the text with its places; see the class."""
-        made = cls(text, text, as_plain(text)._runs)
+        made = cls(text, text, as_plain(text)._places)
         made.file, made.pages = file, pages
         made._boxes = array("f") if boxes is None else boxes
         return made

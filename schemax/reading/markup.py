@@ -1,115 +1,84 @@
-"""Texts with HTML: the visible text, and its places in the source.
+"""HTML in texts: the visible text, and its places in the source.
 
-HTML is recognised by complete HTML elements (`<b>soft</b>`, `<br>`, `<p>`) and by character
-references (`&amp;`). Other angle brackets stay: `a < b`, `<55"`, `</product>`.
-
-The text is scanned once, bounded at every place: html.parser has no offsets of its own, and takes
-quadratic time where comments and tags are not closed.
+A text is a page of HTML if its first complete element is one of HTML: `<b>soft</b>`, `<br>`,
+`<img src=a.png>`. All tags of a page are removed. In other texts, angle brackets stay (`a < b`,
+`<55"`, `<product>shoe</product>`), and only references to characters, such as `&amp;`, are read.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from html import unescape
 from html.entities import html5
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from html.parser import HTMLParser
+from itertools import compress
+from typing import Any, Literal, Self, TypeAlias
 
 Html: TypeAlias = Literal["strip", "keep"]
 """The treatment of HTML in texts: recognised and removed, or kept."""
 
+_Piece: TypeAlias = tuple[str, int, int]
+"""A piece of the visible text, and its place in the source."""
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+_RAW = ("script", "style")
+_UNSEEN = (*_RAW, "iframe", "math", "noscript", "object", "svg", "template")
+_INLINE = """a abbr acronym b base bdi bdo big cite code data dfn em font i kbd label link mark meta
+    nobr picture q rb rp rt ruby samp small source span strong time tt u var wbr"""
+_BLOCKS = """address area article aside audio blockquote body br button canvas caption center col
+    colgroup datalist dd details dialog dir div dl dt embed fieldset figcaption figure footer form
+    frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html legend li main map marquee menu
+    meter nav noframes ol optgroup option output p param pre progress search section select slot
+    summary table tbody textarea tfoot thead title tr track ul video xmp"""
+# Complete without an end tag and attributes.
+_COMPLETE = ("br", "dd", "dt", "hr", "li", "p", "td", "th", "tr", "wbr")
 
-
-_INLINE = _names(
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i img input ins kbd label mark "
-    "meta link q s samp small source span strike strong sub sup time tt u var wbr"
+_THIN = "\x1f"  # white space that is dropped beside punctuation
+# The white space that a tag is shown as.
+_SPACES = {
+    **dict.fromkeys([*_UNSEEN, *_INLINE.split()], ""),
+    **dict.fromkeys(["del", "img", "input", "ins", "s", "strike", "sub", "sup"], _THIN),
+    **dict.fromkeys(["td", "th"], " "),
+    **dict.fromkeys(_BLOCKS.split(), "\n"),
+}
+_WIDE = re.compile(r"\s{2,}|[^\S ]|\A\s|\s\Z")
+_NAME = re.compile(r"[a-z][a-z0-9._-]*(?::[a-z0-9._-]+)?")
+_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_REFERENCE = re.compile(
+    r"&(?:#(?:[0-9]{1,20}(?![0-9])|[xX][0-9A-Fa-f]{1,20}(?![0-9A-Fa-f]));?"
+    r"|(?P<name>[A-Za-z][A-Za-z0-9]{1,31};?))"
 )
-_CELLS = _names("td th")
-_LINES = _names(
-    "address article aside audio blockquote body br button caption center col colgroup dd details "
-    "div dl dt fieldset figcaption figure font footer form h1 h2 h3 h4 h5 h6 head header hr html "
-    "iframe li main nav ol optgroup option p picture pre section select summary table tbody "
-    "textarea tfoot thead title tr ul video"
-)
-_UNSEEN = _names("noscript script style svg template")
-_KNOWN = _INLINE | _CELLS | _LINES | _UNSEEN
-# Elements that are complete without an end tag: always, or where they have an attribute.
-_ALONE = _names("br dd dt hr li p td th tr wbr")
-_ALONE_WITH = _names("col img input link meta source")
-
-_HINT = re.compile(r"<[A-Za-z/!]|&[#A-Za-z]")
-_VALUE = r"""(?:"[^"]{0,4000}"|'[^']{0,4000}'|[^\s"'<>=`]{1,4000})"""
-_FLAGS = "checked|disabled|selected|hidden|controls|nowrap|noshade|required|readonly|multiple|muted"
-_TOKEN = re.compile(
-    rf"<(?P<name>[A-Za-z][A-Za-z0-9]{{0,15}})"
-    rf"(?P<attributes>(?:\s{{1,20}}(?:[\w:@.-]{{1,60}}\s?=\s?{_VALUE}|(?:{_FLAGS})(?=[\s/>]))){{0,60}}+)"
-    r"\s{0,20}/?>"
-    r"|</(?P<end>[A-Za-z][A-Za-z0-9]{0,15})\s{0,20}>"
-    r"|(?P<comment><!--)|<!(?:doctype|DOCTYPE)[^<>]{0,300}>"
-    r"|&(?P<reference>#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
-)
-# White space that becomes one space or line break; single spaces stay with the words around them.
-_SPACE = re.compile(r"\s{2,}|[^\S ]|\A\s|\s\Z")
-
-
-class _Token(NamedTuple):
-    """A token of HTML.
-
-    kind: "start", "end", "comment" or "reference"; name: of the element, or the referenced text.
-    """
-
-    kind: str
-    name: str
-    start: int
-    end: int
-    has_attributes: bool = False
-
-
-class _Run(NamedTuple):
-    """A piece of the visible text: its beginning there, and its place in the source."""
-
-    at: int
-    start: int
-    end: int
+# The character before a raised or lowered text, and the text. Several digits may be cents ($49⁹⁹),
+# except behind a letter.
+_SHIFTED = re.compile(r"(?![\W\d_][0-9]{2,}\Z).[0-9n+−-]+", re.DOTALL)
+_SHIFTS = {
+    "sup": str.maketrans("0123456789n+−-", "⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ⁺⁻⁻"),
+    "sub": str.maketrans("0123456789n+−-", "₀₁₂₃₄₅₆₇₈₉ₙ₊₋₋"),
+}
 
 
 class MarkedUp(str):
     """A text with HTML; as a str, the source.
 
-    plain: the visible text.
+    plain: the visible text. _places: where each of its characters begins and ends in the source.
     """
 
     plain: str
-    _runs: tuple[_Run, ...]
+    _places: tuple[Sequence[int], Sequence[int]]
 
-    def __new__(cls, source: str, plain: str, runs: tuple[_Run, ...]) -> Self:
-        made = super().__new__(cls, source)
-        made.plain, made._runs = plain, runs
-        return made
+    def __new__(cls, source: str, plain: str, places: tuple[Sequence[int], Sequence[int]]) -> Self:
+        text = super().__new__(cls, source)
+        text.plain, text._places = plain, places
+        return text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.plain, self._runs)
+        return type(self), (str(self), self.plain, self._places)
 
     def place(self, start: int, end: int) -> tuple[int, int]:
         """The place in the source of `plain[start:end]`, which must not be empty."""
-        first, last = self._run(start), self._run(end - 1)
-        into, beyond = self._runs[first], self._runs[last]
-        begin = into.start + (start - into.at if self._is_copy(first) else 0)
-        stop = beyond.start + end - beyond.at if self._is_copy(last) else beyond.end
-        return begin, stop
-
-    def _run(self, at: int) -> int:
-        return bisect_right(self._runs, at, key=lambda run: run.at) - 1
-
-    def _is_copy(self, number: int) -> bool:
-        """True if a run is a copy of the source, character by character."""
-        after = self._runs[number + 1].at if number + 1 < len(self._runs) else len(self.plain)
-        run = self._runs[number]
-        return run.end - run.start == after - run.at
+        return self._places[0][start], self._places[1][end - 1]
 
 
 def plain_text(text: str) -> str:
@@ -119,118 +88,136 @@ def plain_text(text: str) -> str:
 
 def as_plain(text: str) -> MarkedUp:
     """Wraps a text so that no HTML is recognised in it."""
-    return MarkedUp(text, text, (_Run(0, 0, len(text)),))
+    return MarkedUp(text, text, (range(len(text)), range(1, len(text) + 1)))
 
 
 def recognised(text: str) -> str:
     """Returns a text with HTML as `MarkedUp`, any other text unchanged."""
-    if isinstance(text, MarkedUp) or not _HINT.search(text):
+    if isinstance(text, MarkedUp) or not re.search(r"<[A-Za-z]|&[#A-Za-z]", text):
         return text
-    tokens = list(_tokens(text))
-    is_page = _is_page(tokens)
-    if not is_page:
-        tokens = [token for token in tokens if token.kind == "reference"]
-    return _without(text, tokens, squeezed=is_page) if tokens else text
+    page = _Page(text)
+    is_page = page.first[1] in _SPACES
+    pieces = page.pieces if is_page else list(_pieces(text, 0, len(text), ";"))
+    plain = "".join(shown for shown, _, _ in pieces)
+    if plain == text:
+        return text
+    starts, ends = array("I"), array("I")
+    for shown, start, end in pieces:
+        is_copy = len(shown) == end - start
+        starts.extend(range(start, end) if is_copy else [start] * len(shown))
+        ends.extend(range(start + 1, end + 1) if is_copy else [end] * len(shown))
+    if is_page:
+        kept = _squeezed(plain)
+        starts, ends = (array("I", compress(places, kept)) for places in (starts, ends))
+        plain = re.sub(r"[^\S\n]", " ", "".join(compress(plain, kept)))
+    return MarkedUp(text, plain, (starts, ends))
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    at, size = 0, len(text)
-    last_comment = text.rfind("-->")  # beyond this place, no comment is closed
-    while at < size and (found := _TOKEN.search(text, at)):
-        start, at = found.span()
-        if (name := found["name"] or found["end"]) and (name := name.lower()) in _KNOWN:
-            kind = "start" if found["name"] else "end"
-            yield _Token(kind, name, start, at, bool(found["attributes"]))
-        elif found["comment"]:
-            if start + 4 <= last_comment:
-                at = text.index("-->", at) + 3
-                yield _Token("comment", "", start, at)
-        elif reference := found["reference"]:
-            if reference[0] == "#" or f"{reference};" in html5:
-                yield _Token("reference", unescape(found[0]).replace("\xa0", " "), start, at)
-        elif not name:
-            yield _Token("comment", "", start, at)
+def _squeezed(plain: str) -> bytearray:
+    """Marks the characters to keep: one for white space between words, if possible a line break."""
+    kept = bytearray(b"\1") * len(plain)
+    for match in _WIDE.finditer(plain):
+        start, end = match.span()
+        kept[start:end] = bytes(end - start)
+        if start > 0 and end < len(plain):
+            is_punctuated = plain[start - 1] in "($€£" or plain[end] in ".,;:!?)%"
+            if not is_punctuated or match[0].strip(_THIN):
+                kept[max(start, plain.find("\n", start, end))] = 1
+    return kept
 
 
-def _is_page(tokens: list[_Token]) -> bool:
-    """True if some element is complete."""
-    open_names = set()
-    for token in tokens:
-        if token.kind == "start":
-            if token.name in _ALONE or (token.name in _ALONE_WITH and token.has_attributes):
-                return True
-            open_names.add(token.name)
-        elif token.kind == "end" and token.name in open_names:
-            return True
-    return False
+def _pieces(source: str, start: int, end: int, last: str) -> Iterator[_Piece]:
+    """Yields the pieces of `source[start:end]`, with characters for references.
+
+    last: the character that ends a reference; if "", references are read as browsers do.
+    """
+    at = start
+    for match in _REFERENCE.finditer(source, start, end):
+        if not last or (match[0].endswith(last) and (match["name"] or "amp") in html5):
+            yield source[at : match.start()], at, match.start()
+            yield unescape(match[0]).replace("\xa0", " "), *match.span()
+            at = match.end()
+    yield source[at:end], at, end
 
 
-class _Seen:
-    """Assembles the visible text."""
+class _Page(HTMLParser):
+    """Reads a text as a page of HTML.
 
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.runs: list[_Run] = []
-        self._length = 0
-        self._space: tuple[str, int, int] | None = None
+    The parser is never closed, since it would then search on behind all that is left open, in
+    quadratic time. So a tag without an end stays, with all that follows.
 
-    def put(self, text: str, start: int, end: int) -> None:
-        if self._space is not None and self.runs:
-            self._add(*self._space)
-        self._space = None
-        if text:
-            self._add(text, start, end)
+    first: the place and name of the first complete element. pieces: of the visible text, whose
+    white space is not squeezed yet.
+    """
 
-    def space(self, text: str, start: int, end: int) -> None:
-        """Adds white space; a run becomes one line break if it has any, else one space."""
-        if self._space is not None:
-            before, start, _ = self._space
-            text = "\n" if "\n" in before + text else " "
-        self._space = text, start, end
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.first = len(source), "-"
+        self.pieces: list[_Piece] = []
+        self._source = source
+        # Begun elements by name: where, the number of pieces before, whether content is hidden.
+        self._begun = defaultdict[str, list[tuple[int, int, bool]]](list)
+        self.feed(_simplified(source))
+        rest = source[self._at() :]
+        if self.cdata_elem is None and not rest.startswith("<!--"):
+            self.handle_data(rest)
 
-    def _add(self, text: str, start: int, end: int) -> None:
-        self.texts.append(text)
-        self.runs.append(_Run(self._length, start, end))
-        self._length += len(text)
+    def _at(self) -> int:
+        return self.getpos()[1]  # the column, since all is in one line
+
+    def handle_data(self, data: str) -> None:
+        self.pieces += _pieces(self._source, self._at(), self._at() + len(data), "")
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if not _NAME.fullmatch(tag):  # <name@example.com>
+            return self.handle_data(self.get_starttag_text() or "")
+        is_hidden = tag in _UNSEEN or any(
+            name == "hidden" or (name == "style" and _HIDDEN.search(value or ""))
+            for name, value in attrs
+        )
+        self._begun[tag].append((self._at(), len(self.pieces), is_hidden))
+        if (attrs or tag in _COMPLETE) and all(value is not None for _, value in attrs):
+            self._complete(tag, self._at())
+        self._part(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag in _RAW and not self._begun["svg"]:  # <script/> has no end yet
+            self.set_cdata_mode(tag)
+        else:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._begun[tag]:
+            start, before, is_hidden = self._begun[tag].pop()
+            self._complete(tag, start)
+            if is_hidden:
+                del self.pieces[before:]
+            elif tag in _SHIFTS and len(self.pieces) == before + 2:  # a space, and the content
+                text, begin, end = self.pieces[-1]
+                behind = self.pieces[before - 1][0][-1:] if before else ""
+                if _SHIFTED.fullmatch((behind or " ") + text):
+                    self.pieces[before:] = [(text.translate(_SHIFTS[tag]), begin, end)]
+                    return
+        self._part(tag)
+
+    def set_cdata_mode(self, elem: str, **_: Any) -> None:
+        if elem in _RAW:
+            super().set_cdata_mode(elem)
+
+    def _complete(self, tag: str, start: int) -> None:
+        if not {"-", ":"} & set(tag):  # such names, <my-button>, stand in HTML as well as in XML
+            self.first = min(self.first, (start, tag))
+
+    def _part(self, tag: str) -> None:
+        self.pieces.append((_SPACES.get(tag, "\n"), self._at(), self._at() + 1))
 
 
-def _without(text: str, tokens: list[_Token], *, squeezed: bool) -> MarkedUp:
-    seen, at = _Seen(), 0
-    ends = {token.name: token.start for token in tokens if token.kind == "end"}  # the last of each
-    hidden: str | None = None
-    for token in tokens:
-        if hidden is not None:  # such as a script, which is skipped up to its end
-            if token.kind == "end" and token.name == hidden:
-                hidden, at = None, token.end
-            continue
-        _put_data(seen, text, at, token.start, squeezed)
-        at = token.end
-        if token.kind == "reference":
-            if squeezed and token.name.isspace():
-                seen.space(" ", token.start, at)
-            else:
-                seen.put(token.name, token.start, at)
-        elif token.name in _UNSEEN:
-            if token.kind == "start" and ends.get(token.name, -1) > token.start:
-                hidden = token.name
-        elif token.name in _LINES:
-            seen.space("\n", token.start, at)
-        elif token.name in _CELLS:
-            seen.space(" ", token.start, at)
-    _put_data(seen, text, at, len(text), squeezed)
-    return MarkedUp(text, "".join(seen.texts), tuple(seen.runs))
-
-
-def _put_data(seen: _Seen, text: str, start: int, end: int, squeezed: bool) -> None:
-    if not squeezed:
-        if start < end:
-            seen.put(text[start:end], start, end)
-        return
-    piece, at = text[start:end], 0
-    for found in _SPACE.finditer(piece):
-        if at < found.start():
-            seen.put(piece[at : found.start()], start + at, start + found.start())
-        at = found.end()
-        seen.space("\n" if "\n" in found[0] else " ", start + found.start(), start + at)
-    if at < len(piece):
-        seen.put(piece[at:], start + at, end)
+def _simplified(source: str) -> str:
+    """A text of the same length that html.parser reads alike in all versions: in one line, without
+    references and CDATA sections, with comments and scripts that end as in browsers."""
+    text = source.replace("\n", " ").replace("&", "+").replace("--!>", "+-->")
+    if "<![CDATA[" in text:
+        text = text.replace("<![CDATA[", "<!CDATA >").replace("]]>", "</>")
+    text = re.sub(r"(?<!<!)--(?=\s+>)", "-+", text.replace("<![", "<!+"))
+    return re.sub(r"(</(?:script|style))[\s/](?!\s*>)", r"\1>", text, flags=re.IGNORECASE)
