@@ -118,15 +118,19 @@ def test_no_tag_is_cut() -> None:
 def test_chunks_hold_the_whole_text(text: str, width: int) -> None:
     fitted = Fitted(iter, {}, lambda _, t: len(t) <= width, SHOWN, "chunk")
     chunks = fitted.chunks({"t": text})
-    if len(chunks) == 1:
+    if chunks[0].text == "":
         return  # it fits
-    end = 0
     for chunk, following in pairwise([*chunks, chunks[0]._replace(start=len(text))]):
         assert text.startswith(chunk.text, chunk.start)
         assert len(chunk.text.strip()) <= width
         end = chunk.start + len(chunk.text)
-        assert chunk.start < following.start <= end
-    assert end == len(text)
+        assert chunk.start < following.start
+        assert not text[end : following.start].strip()
+
+
+def test_white_space_alone_is_no_chunk() -> None:
+    texts = chunks_of(f"coffee{' ' * 200}tea{' ' * 200}")
+    assert [text.strip() for text in texts] == ["coffee", "tea"]
 
 
 def test_a_long_text_is_shown_in_linear_work() -> None:

@@ -111,7 +111,8 @@ class Fitted:
             if end == start:
                 return whole_record  # the rest of the record alone is too long
             piece = whole[start:end]
-            chunks.append(_Chunk(_with(record, key, as_plain(piece)), piece, start))
+            if not piece.isspace():
+                chunks.append(_Chunk(_with(record, key, as_plain(piece)), piece, start))
             if self.mode == "truncate" or end == len(whole):
                 return chunks
             start = _cut(whole, start + 1, end - int((end - start) * _OVERLAP))
