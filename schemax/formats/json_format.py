@@ -32,7 +32,7 @@ from schemax.messages import clipped
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _ANY_STRING = re.compile(rf"{DOUBLE_QUOTED}|'[^'\\]*(?:\\.[^'\\]*)*'", re.DOTALL)
-_AROUND = " \t\r\n,}"
+_AROUND = " \t\r\n,"
 _NULLS = frozenset({"", "null", "Null", "NULL", "None"})
 ESCAPES = dict(zip("\"\\/'bfnrt", "\"\\/'\b\f\n\r\t", strict=True))
 
@@ -218,6 +218,8 @@ _TOKEN = re.compile(rf"({_string(chr(34))}|{_string(chr(39))})(\s*:)?|[{{}}\[\]]
 _OPENING = re.compile(r"\A\s*(?=[\"'])|\{\s*(?=[\"'])")
 _BLANK = re.compile(r"\s*")
 _FURTHER = re.compile(r"\s*,\s*\{")
+# A literal that shows where it ends.
+_WHOLE = re.compile(r"\s*(?:[\"'\[]|(?:null|true|false)\s*\Z)")
 
 
 def _members(text: str) -> Tree:
@@ -228,37 +230,34 @@ def _members(text: str) -> Tree:
     a list of several objects.
     """
     root: Tree = {}
-    groups, name, key, start, depth = [root], None, 0, 0, 0
+    groups, depth = [root], 0
+    name, key, start = "", 0, 0  # of the member that is read, start 0 between members
+
+    def end_literal(end: int) -> None:
+        if start:
+            groups[-1][name] = f" {text[start:end].strip(_AROUND)}"
+
     opening = _OPENING.search(text)
     for token in _TOKEN.finditer(text, opening.end()) if opening else ():
-        mark, string = token[0], token[1]
+        mark = token[0]
         if depth or mark == "[":
             depth += (mark in "[{") - (mark in "]}")
-            continue
-        if token[2] and _ANY_STRING.fullmatch(string):
-            if name is not None:
-                groups[-1][name] = _literal_in(text, start, token.start())
-            name, key, start = decode_escapes(string[1:-1], ESCAPES), token.start(), token.end()
-        elif mark == "{" and name is not None:
-            if _BLANK.fullmatch(text, start, token.start()):
-                group = groups[-1].get(name)
-                groups.append(group if isinstance(group, dict) else {})
-                groups[-2][name], name = groups[-1], None
-            else:
-                depth = 1
+        elif token[2] and _ANY_STRING.fullmatch(token[1]):
+            end_literal(token.start())
+            name, key, start = decode_escapes(token[1][1:-1], ESCAPES), token.start(), token.end()
+        elif mark == "{" and start and _BLANK.fullmatch(text, start, token.start()):
+            group = groups[-1].get(name)
+            groups.append(group if isinstance(group, dict) else {})
+            groups[-2][name], start = groups[-1], 0
+        elif mark == "{" and start:
+            depth = 1
         elif mark == "}":
-            if name is not None:
-                groups[-1][name], name = _literal_in(text, start, token.start()), None
+            end_literal(token.start())
+            start = 0
             groups.pop()
             if not groups:
                 return {} if _FURTHER.match(text, token.end()) else root
-    if name is not None:
-        # Only a string or a list shows that it is whole; with its key, no literal can be read.
-        literal = _literal_in(text, start, len(text))
-        is_closed = literal[1:2] in tuple("\"'[") or literal[1:] in ("null", "true", "false")
-        groups[-1][name] = literal if is_closed else f" {text[key:].strip()}"
+    end_literal(len(text))
+    if start and not _WHOLE.match(text, start):
+        groups[-1][name] = f" {text[key:].strip()}"  # with its key, no literal can be read
     return root
-
-
-def _literal_in(text: str, start: int, end: int) -> str:
-    return f" {text[start:end].strip(_AROUND)}"

@@ -146,10 +146,9 @@ class YamlFormat(BaseFormat):
             rest = block[key.end() :]
             if rest.startswith("\n"):
                 tree[str(name)] = self._tree(rest, depth - 1)
-            elif (
-                "\n" in rest and len(blocks) > 1 and isinstance(whole := self._tree(block, 1), dict)
-            ):
-                tree |= whole
+            elif "\n" in rest and len(blocks) > 1:
+                whole = self._tree(block, depth)
+                tree |= whole if isinstance(whole, dict) else {}
             else:
                 tree[str(name)] = f" {one_line(rest)}"
         return tree
