@@ -20,14 +20,23 @@ from typing import Any, NamedTuple
 
 import pint
 import typer
+from num2words import num2words
 
 from schemax.scalars import SCALARS
 
 _NUMBER = re.compile(r"(?<![\w.,/:+-])(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(?![\d.,/:]|\w\d)")
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 _MEASURE = re.compile(r"(\d+(?:\.\d+)?)[ -]?([A-Za-z]{1,12})\.?")
-# Fractions, and dates in words.
-_NO_NUMBER = re.compile("[¼-¾⅐-⅞]|" + "|".join(f"\\b{name[:3]}" for name in month_name[1:]), re.I)
+# Fractions, dates and further numbers in words, and letters that are factors as well.
+_WORDS = [
+    num2words(n, lang=name) for n in (*range(21), *range(30, 91, 10)) for name in ("en", "de")
+]
+_NO_NUMBER = re.compile(
+    r"[¼-¾⅐-⅞]|\b(?:half|quarter)|\d[kKMB]\b|\b(?:"
+    + "|".join((*(name[:3] for name in month_name[1:]), *(rf"{word}\b" for word in _WORDS)))
+    + ")",
+    re.IGNORECASE,
+)
 # Units that every shop means by these names, and another unit of each kind.
 UNITS = {
     **{"oz": "gram", "ounce": "gram", "lb": "gram", "lbs": "gram", "pound": "gram", "kg": "gram"},

@@ -210,6 +210,9 @@ def test_another_kind_of_unit_is_an_error(text: str, unit: str, names: str) -> N
         ("2", ["Parcel, weight 2 lb 3 oz"], "kg", "0.99223"),
         ("2", ["2 lb 3 oz"], "lb", "2.1875"),
         ("1", ["1 h 30"], "hour", "1.5"),
+        # Or the head of a column has the unit.
+        ("340", ["Weight (g): 340"], "oz", "12"),
+        ("500", ["| Length (mm) | 500 |"], "cm", "50"),
     ],
 )
 def test_a_unit_that_the_document_states_behind_the_number(

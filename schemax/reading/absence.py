@@ -13,7 +13,7 @@ _NOT = frozenset({"available", "applicable", "specified", "stated", "given", "kn
 
 NEGATIONS = frozenset(
     {"no", "not", "non", "never", "without", "except", "kein", "keine", "nicht", "ohne", "sans"}
-    | {"sin", "sem", "pas", "isn", "aren"}
+    | {"sin", "sem", "pas", "isnt", "arent", "nein", "não"}
 )
 """Words that say that what they stand beside is not meant."""
 

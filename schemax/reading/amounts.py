@@ -92,6 +92,7 @@ class Grammar:
         self.source, self.tokens = source, tokens_of(source)
         self._grouped, self._field, self._language = grouped, field, language
         self._signs = cldr.separators(language) if language else None
+        self._runs = self._glued_runs()
 
     def read(self) -> Text:
         amounts: list[Amount] = []
@@ -120,21 +121,26 @@ class Grammar:
         fraction = self._fraction(at)
         end = at + 1 if fraction is None else fraction[1]
         digits = self.tokens[at].text
-        if self._text(end, end + 2) in (",-", ",–", ",—"):  # no cents
-            end += 2
+        has_no_cents = self._text(end, end + 2) in (",-", ",–", ",—")
+        end += 2 * has_no_cents
         factor, end, doubts = self._factor(end, codes is not None)
         start = self._behind_hyphen(end)
         is_quoted = first > 0 and self.tokens[first - 1].text in _QUOTES
         is_order = self._is_ordinal(at, end)
         units, unit_end = (None, end) if is_quoted or is_order else self._unit(start)
         own, code_end = self._currency(start)
+        if own is not None and units is not None:
+            # "Ft" is money in a field of money alone.
+            is_money = self._field is not None and self._field.code is not None
+            own, units = (own, None) if is_money and code_end >= unit_end else (None, units)
         if own is not None:
             codes = own if codes is None else tuple(code for code in codes if code in own)
         name_end = max(unit_end, code_end)
         if units is not None:
             units, name_end = self._per(units, name_end)
         # With a factor a lone point is the decimal sign, and with money it separates thousands.
-        grouped = factor == 1 and (self._grouped or codes is not None)
+        is_money = codes is not None or has_no_cents
+        grouped = factor == 1 and (self._grouped or is_money)
         value, reason = (
             (fraction[0], "fraction") if fraction else value_of(digits, grouped, self._signs)
         )
@@ -166,6 +172,12 @@ class Grammar:
             if start == first:
                 break
             said = self._codes_of(start, first)
+            if (
+                self.tokens[start].kind == "sign"
+                and start > begin
+                and self._is_glued_word(start - 1)
+            ):
+                said, start = (), start - 1  # S$, of which nothing is known
             codes = said if codes is None else tuple(code for code in codes if code in said)
             first = start
             if not is_negative and self._is_minus(first - 1, begin):
@@ -173,12 +185,17 @@ class Grammar:
                 first -= 1
         return first, is_negative, codes
 
+    def _is_glued_word(self, at: int) -> bool:
+        return self.tokens[at].kind == "word" and is_glued(self.tokens[at], self.tokens[at + 1])
+
     def _is_minus(self, at: int, begin: int) -> bool:
         """True for a minus: it touches the number or its currency, and no word or number before."""
         if at < begin or self.tokens[at].text.casefold() not in (*_MINUS, *MINUS):
             return False
         if self.tokens[at].kind == "word":
             return not is_glued(self.tokens[at], self.tokens[at + 1])
+        if self.tokens[at + 1].text[0] in ".,":  # "-,99", which is no minus in German
+            return False
         gap = self.tokens[at + 1].start - self.tokens[at].end
         if gap > (self.tokens[at].text == "−"):
             return False
@@ -190,14 +207,20 @@ class Grammar:
         is_code = any(self._codes_of(start, at) for start in range(max(begin, at - 3), at))
         return is_code or (before.kind == "sign" and before.text not in {*DASHES, ")", "]"})
 
+    def _glued_runs(self) -> list[range]:
+        """For each token, the run of letters and digits without a gap around it."""
+        runs: list[range] = []
+        while len(runs) < len(self.tokens):
+            first = end = len(runs)
+            while end + 1 < len(self.tokens) and self._is_joined(end):
+                end += 1
+            runs += [range(first, end + 1)] * (end + 1 - first)
+        return runs
+
     def _code(self, at: int) -> range:
-        """The run of letters and digits around a number, if it begins with a letter: UN55KU6300."""
-        first, end = at, at + 1
-        while first and self._is_joined(first - 1):
-            first -= 1
-        while end < len(self.tokens) and self._is_joined(end - 1):
-            end += 1
-        return range(first, end) if self.tokens[first].kind == "word" else range(at, at + 1)
+        """The run around a number, if it begins with a letter: UN55KU6300."""
+        run = self._runs[at]
+        return run if self.tokens[run.start].kind == "word" else range(at, at + 1)
 
     def _is_joined(self, at: int) -> bool:
         left, right = self.tokens[at], self.tokens[at + 1]
@@ -241,7 +264,8 @@ class Grammar:
         """The power of ten behind a number, its end, and whether languages disagree on it."""
         start = self._behind_hyphen(at)
         for end in self._ends(start, 3):
-            name = cldr.folded_name(self._text(start, end)).casefold()
+            name = cldr.folded_name(self._text(start, end))
+            name = name.casefold() if len(name) > 2 else name
             sizes = _DOZEN.get(name) or cldr.factors(self._language).get(name)
             if sizes is None:
                 continue
@@ -250,7 +274,11 @@ class Grammar:
             if not is_named and self._unit(start)[1] >= end:
                 return 1, at, ()  # a unit as well, as "mil" is
             if len(name) > 1 or is_named or not name.isascii():
-                doubt = (f'"{name}" as {sizes[0]:,}',) if len(sizes) > 1 else ()
+                is_plain = name in cldr.own_factors(self._language or "en") and len(sizes) == 1
+                is_run = self._is_joined(start - 1) and name.isascii() and len(name) > 1
+                if is_run and not is_plain:  # "1Mii"
+                    return 1, at, ()
+                doubt = () if is_plain else (f'"{name}" as {sizes[0]:,}',)
                 return sizes[0], end, doubt
         return 1, at, ()
 
@@ -262,8 +290,11 @@ class Grammar:
             is_spelt = not units or len(name) > 2 or any(rank < OTHER_CASE for _, rank in units)
             if units is not None and (is_spelt or self._takes(units)):
                 return units, end
-        if self._field is not None and at < len(self.tokens) and self.tokens[at].kind == "word":
-            known = units_of_pint(self.tokens[at].text)
+        field = self._field
+        if field is not None and field.unit is not None and self._text(at, at + 1).isalpha():
+            name = self.tokens[at].text
+            is_own = name.casefold() in field.names and name in (name.lower(), name.upper())
+            known = ((field.unit, 0),) if is_own else units_of_pint(name)
             if self._takes(known):
                 return known, at + 1
         return None, at
@@ -293,8 +324,10 @@ class Grammar:
         name = self._text(start, end)
         if not name or self.tokens[start].kind == "number" or self._has_dash(start, end):
             return ()
-        name = cldr.folded_name(name).casefold()
-        codes = cldr.currencies(self._language).get(name, ())
+        name = cldr.folded_name(name)
+        known = cldr.currencies(self._language)
+        codes = known.get(name) or known.get(name.casefold(), ())
+        name = name.casefold()
         own = self._field.code if self._field is not None else None
         if own and not codes and own in cldr.words_of_money(self._language).get(name, ()):
             return (own,)  # dollars, in a field in US dollars

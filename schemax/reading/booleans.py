@@ -19,7 +19,7 @@ _KNOWN: Mapping[str, bool] = {
     **dict.fromkeys(("y", "t", "1", "on", "✓", "✔"), True),
     **dict.fromkeys(("n", "f", "0", "off", "✗", "✘"), False),
 }
-_BREAKS = frozenset(",.;:!(–—")
+_BREAKS = frozenset(",;:!(–—")
 
 
 def spellings() -> dict[str, bool]:
@@ -42,14 +42,14 @@ def read_boolean(text: str) -> Reading:
     words = [token.text.casefold() for token in tokens_of(text)]
     while words and words[-1] in ".!":
         words.pop()
-    is_led = len(words) > 1 and words[1] in _BREAKS
-    is_ended = len(words) > 1 and words[-2] in ":–—"
-    stated = words[:1] if len(words) == 1 or is_led else []
-    stated += words[-1:] if is_ended else []
-    values = {_KNOWN[word] for word in stated if word in _KNOWN}
-    if not values:
+    if len(words) == 1 and words[0] in _KNOWN:
+        return noted(text, _KNOWN[words[0]])
+    is_led = len(words) > 1 and words[0] in WORDS and words[1] in _BREAKS
+    is_ended = len(words) > 1 and words[-1] in WORDS and words[-2] in ":–—"
+    if not (is_led or is_ended):
         return Reading(text)
-    denied = NEGATIONS.intersection(words) - set(stated)
+    values = {WORDS[word] for word in words if word in WORDS}
+    denied = NEGATIONS.intersection(words) - WORDS.keys()
     if len(values) > 1 or (denied and True in values):
         raise ValueError("says yes and no")
     return noted(text, values.pop())

@@ -50,7 +50,8 @@ def check_language(name: object) -> None:
     """Raises ValueError for anything that CLDR has no data for."""
     from babel import localedata
 
-    if not isinstance(name, str) or not localedata.exists(name.replace("-", "_")):
+    known = localedata.locale_identifiers()
+    if not isinstance(name, str) or name.replace("-", "_") not in known:
         raise ValueError(f"unknown language {name!r}; name one of CLDR's, such as de or pt-BR")
 
 
@@ -58,7 +59,8 @@ def check_language(name: object) -> None:
 def locale(name: str) -> Mapping[str, Any]:
     from babel import localedata
 
-    return localedata.LocaleDataDict(localedata.load(name.replace("-", "_")))
+    data: Any = localedata.load(name.replace("-", "_"))
+    return localedata.LocaleDataDict(data)
 
 
 def _names(language: str | None) -> tuple[str, ...]:
@@ -87,9 +89,10 @@ def separators(language: str) -> tuple[str, str]:
     return symbols["decimal"], symbols["group"]
 
 
-def is_month_first(language: str) -> bool:
+def order_of_dates(language: str) -> str:
+    """The order of year, month and day in a language's short dates: "dMy", "Mdy", "yMd"."""
     (pattern,) = _texts(locale(language)["date_formats"]["short"])
-    return 0 <= pattern.find("M") < pattern.find("d")
+    return "".join(sorted("yMd", key=pattern.find))
 
 
 @lru_cache(maxsize=16)
@@ -146,29 +149,42 @@ def pint_name(identity: str) -> str:
 
 @lru_cache(maxsize=16)
 def factors(language: str | None) -> Mapping[str, tuple[int, ...]]:
-    """Powers of ten by name, "Mio" and "lakh"; several where languages disagree, English first."""
+    """Powers of ten by name, "mio" and "lakh"; several where languages disagree, English first.
+
+    Names of up to two letters count as CLDR spells them, so that "CR" is no crore; others are in
+    lower case.
+    """
     names: dict[str, dict[int, None]] = {}
-    for data in _locales(language):
-        for width in data["compact_decimal_formats"].values():
-            for plural in width.values():
-                for size, pattern in plural.items():
-                    text = pattern if isinstance(pattern, str) else pattern.pattern
-                    digits = _DIGITS.search(text)
-                    name = folded_name(_DIGITS.sub("", text).replace("'", "")).casefold()
-                    if digits and name:
-                        factor = int(size) // 10 ** (len(digits[0]) - 1)
-                        names.setdefault(name, {})[factor] = None
+    for own in _names(language):
+        for name, factor in own_factors(own).items():
+            names.setdefault(name, {})[factor] = None
     return {name: tuple(meant) for name, meant in names.items()}
+
+
+@lru_cache
+def own_factors(language: str) -> Mapping[str, int]:
+    """The powers of ten of one language."""
+    names: dict[str, int] = {}
+    for width in locale(language)["compact_decimal_formats"].values():
+        for plural in width.values():
+            for size, pattern in plural.items():
+                text = pattern if isinstance(pattern, str) else pattern.pattern
+                digits = _DIGITS.search(text)
+                name = folded_name(_DIGITS.sub("", text).replace("'", ""))
+                if digits and name:
+                    name = name.casefold() if len(name) > 2 else name
+                    names.setdefault(name, int(size) // 10 ** (len(digits[0]) - 1))
+    return names
 
 
 @lru_cache(maxsize=16)
 def currencies(language: str | None) -> Mapping[str, tuple[str, ...]]:
-    """Codes of ISO 4217 by code, sign and name, in lower case; the likeliest first."""
+    """Codes of ISO 4217 by code, and by sign and name in lower case; the likeliest first."""
     names: dict[str, dict[str, None]] = {}
     for own in _names(language):
         for name, code in _currencies_of(own):
             names.setdefault(name, {})[code] = None
-    names |= {code.casefold(): {code: None} for code in currency_codes()}
+    names |= {code: {code: None} for code in currency_codes()}
     signs = locale("en")["currency_symbols"]
     for code, sign in signs.items():
         # A "$" may be any of the dollars whose sign ends with it.
@@ -183,7 +199,8 @@ def _currencies_of(name: str) -> tuple[tuple[str, str], ...]:
     parts = (locale(name)[f"currency_{part}"] for part in ("symbols", "names", "names_plural"))
     named = ((text, code) for part in parts for code, node in part.items() for text in _texts(node))
     known = currency_codes()
-    pairs = ((folded_name(text).casefold(), code) for text, code in named if code in known)
+    spelt = ((text, code) for text, code in named if code in known and text != code)
+    pairs = ((folded_name(text).casefold(), code) for text, code in spelt)
     return tuple(dict.fromkeys(pairs))
 
 
@@ -214,16 +231,10 @@ def per_words(language: str | None) -> frozenset[str]:
 
 
 @lru_cache
-def factor_letters() -> frozenset[str]:
-    """The letters of English for powers of ten: K, M, B, T."""
-    patterns = locale("en")["compact_decimal_formats"]["short"]["other"].values()
-    return frozenset(_DIGITS.sub("", pattern.pattern) for pattern in patterns)
-
-
-@lru_cache
 def conjunctions() -> frozenset[str]:
-    """The words between the last two items of a list: "and", "und", "y"."""
-    lists = (data["list_patterns"]["standard"] for data in _locales(None))
+    """The words between the last two items of a list, but for English: "und", "y"."""
+    names = (name for name in LANGUAGES if not name.startswith("en"))
+    lists = (locale(name)["list_patterns"]["standard"] for name in names)
     texts = {text for patterns in lists for text in (patterns["end"], patterns["2"])}
     return frozenset(_PLACE.sub("", text).strip(" ,").casefold() for text in texts) - {""}
 
@@ -253,7 +264,7 @@ def words_of_dates(language: str | None) -> frozenset[str]:
     words: set[str] = set()
     for data in _locales(language):
         words.update(*(name.split() for name, _ in _numbered(data["days"])))
-        words.update(*(text.casefold().split() for text in _texts(data["eras"])))
+        words.update(*(text.casefold().split() for text in _eras(data, 1)))
         for width in ("long", "full", "medium", "short"):
             for pattern in _texts(data["date_formats"][width]):
                 for quoted, bare in _LITERALS.findall(pattern):
@@ -263,9 +274,20 @@ def words_of_dates(language: str | None) -> frozenset[str]:
 
 @lru_cache(maxsize=16)
 def parts_of_days(language: str | None) -> frozenset[str]:
-    """Names of times of the day, "noon" and "evening"."""
-    texts = (text for data in _locales(language) for text in _texts(data["day_periods"]))
-    return frozenset(folded_name(text).casefold() for text in texts if len(text) > 2)
+    """Names that change a date or a time: "noon", "evening", "BC"."""
+    texts = (
+        text
+        for data in _locales(language)
+        for text in (*_texts(data["day_periods"]), *_eras(data, 0))
+    )
+    names = {folded_name(text).casefold() for text in texts if len(text) > 1}
+    return frozenset(names) - words_of_dates(language)
+
+
+def _eras(data: Mapping[str, Any], number: int) -> Iterator[str]:
+    """Yields the names of an era: 0 before Christ, 1 after."""
+    for width in data["eras"].values():
+        yield from _texts(width.get(number))
 
 
 @lru_cache(maxsize=16)

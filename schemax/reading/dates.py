@@ -27,6 +27,8 @@ _DIGIT = re.compile(r"\d")
 _WITHIN = frozenset({"of", "st", "nd", "rd", "th", "er", "º", "ª"})
 _MARKS = frozenset(",./-")
 _ZONES = frozenset({"z", "utc", "gmt"})
+# The most characters of a text that states one date.
+_LONGEST = 300
 # Two digits of a year from here on may mean 19xx or 20xx.
 _PIVOT = 50
 
@@ -56,10 +58,12 @@ def read_date(text: str, with_time: bool, language: str | None = None) -> Readin
     Raises ValueError for several dates or times, and for a time that is not understood.
     """
     if _ISO.fullmatch(text) and (moment := _iso(text)) is not None:
-        day = moment.date().isoformat()
-        return Reading(text) if with_time or day == text else noted(text, day, "without the time")
+        iso = moment.date().isoformat()
+        return Reading(text) if with_time or iso == text else noted(text, iso, "without the time")
     if not _DIGIT.search(text):
         return Reading(text)
+    if len(text) > _LONGEST:
+        raise ValueError("is too long for a date")
     tokens = tokens_of(text)
     dates = list(dates_in(tokens, language))
     if not dates:
@@ -71,17 +75,21 @@ def read_date(text: str, with_time: bool, language: str | None = None) -> Readin
     inside = {place for each in dates for place in range(each.first, each.end)}
     clocks = list(_times_in(tokens, language, inside))
     inside |= {place for _, first, end in clocks for place in range(first, end)}
-    for place, token in enumerate(tokens):
-        if place not in inside and _is_stated(token, language):
+    rest = [token for place, token in enumerate(tokens) if place not in inside]
+    for token in rest:
+        if _is_stated(token, language):
             raise ValueError(f'"{token.text}" beside the date is not understood; it may be a range')
     if len({clock for clock, _, _ in clocks}) > 1:
         raise ValueError("states several times; the field takes one")
+    words = [token.text for token in rest if token.kind == "word"]
+    unread = f'"{" ".join(words)}" is not read' if words else None
     if not with_time:
-        return noted(text, day.isoformat(), doubt, "without the time" if clocks else None)
+        return noted(text, day.isoformat(), doubt, "without the time" if clocks else None, unread)
     clock = clocks[0][0] if clocks else time()
-    if clocks and (zone := _zone_behind(tokens, clocks[0][2])):
-        raise ValueError(f'"{zone}" behind the time is no zone that is understood')
-    return noted(text, datetime.combine(day, clock).isoformat(), doubt)
+    zone = [token.text for token in tokens[max(inside) + 1 :] if token.kind == "word"]
+    if clocks and zone:
+        raise ValueError(f'"{zone[0]}" behind the time may be a zone, and is not understood')
+    return noted(text, datetime.combine(day, clock).isoformat(), doubt, unread)
 
 
 def _iso(text: str) -> datetime | None:
@@ -92,11 +100,15 @@ def _iso(text: str) -> datetime | None:
 
 
 def _is_stated(token: Token, language: str | None) -> bool:
-    """True for what may be of a date or a time: numbers, number words, "noon"."""
-    word = token.text.casefold()
+    """True for what may be of a date or a time: numbers, number words, "noon", "BC"."""
+    word = cldr.folded_name(token.text).casefold()
     is_word = token.kind == "word" and word not in cldr.words_of_dates(language)
+    halves = cldr.halves_of_days(language) if len(word) > 1 else ()
     return token.kind == "number" or (
-        is_word and (is_number_word(word, language) or word in cldr.parts_of_days(language))
+        is_word
+        and (
+            is_number_word(word, language) or word in cldr.parts_of_days(language) or word in halves
+        )
     )
 
 
@@ -159,13 +171,19 @@ def _date(tokens: Sequence[Token], parts: Sequence[_Part], language: str | None)
         case [4, 0 | 1 | 2, 1 | 2] if second.digits == 0 or gaps[0] == gaps[1]:
             year, month, day = first, second, third
         case [1 | 2, 1 | 2, 2 | 4] if gaps[0] == gaps[1] and gaps[0] in _MARKS:
-            year = third
-            is_month_first = cldr.is_month_first(language) if language else gaps[0] == "/"
-            if max(first.value, second.value) > 12:
-                is_month_first = second.value > 12
+            order = (
+                cldr.order_of_dates(language) if language else "Mdy" if gaps[0] == "/" else "dMy"
+            )
+            if third.digits == 4:
+                order = "Mdy" if order.find("M") < order.find("d") else "dMy"
+            if order[0] != "y" and max(first.value, second.value) > 12:
+                order = "Mdy" if second.value > 12 else "dMy"
+                if language is None and third.digits == 2 and gaps[0] != ".":
+                    raise ValueError("may begin with the year or the day")
             elif language is None and first.value != second.value:
-                doubt = "month first" if is_month_first else "day first"
-            month, day = (first, second) if is_month_first else (second, first)
+                doubt = "month first" if order == "Mdy" else "day first"
+            parts_by = dict(zip(order, parts, strict=True))
+            year, month, day = parts_by["y"], parts_by["M"], parts_by["d"]
         case _:
             return None
     if year.digits == 2:
@@ -179,6 +197,8 @@ def _date(tokens: Sequence[Token], parts: Sequence[_Part], language: str | None)
 def _found(
     year: int, month: int, day: int, doubt: str | None, first: _Part, last: _Part
 ) -> Found | None:
+    if not 1000 <= year <= 2200:  # of another calendar
+        return None
     try:
         return Found(date(year, month, day), doubt, first.first, last.end)
     except ValueError:
@@ -191,10 +211,8 @@ def _gap(tokens: Sequence[Token], left: _Part, right: _Part, language: str | Non
         return "."
     between = tokens[left.end : right.first]
     words = cldr.words_of_dates(language) | _WITHIN
-    if any(
-        token.text not in _MARKS and cldr.folded_name(token.text).casefold() not in words
-        for token in between
-    ):
+    names = ({token.text.casefold(), cldr.folded_name(token.text).casefold()} for token in between)
+    if any(words.isdisjoint(spelt) and _MARKS.isdisjoint(spelt) for spelt in names):
         return None
     return "".join(token.text for token in between if token.text in _MARKS)
 
@@ -225,9 +243,11 @@ def _time(tokens: Sequence[Token], at: int, language: str | None) -> tuple[time,
         numbers.append(in_ascii(tokens[end + 1].text))
         end += 2
     is_afternoon, end = _half_of_day(tokens, end, language)
+    if len(numbers) == 1 and re.fullmatch(r"\d{1,2}\.\d\d", numbers[0]):
+        numbers = numbers[0].split(".")  # 10.30 am
     if not all(re.fullmatch(r"\d{1,2}(?:[.,]\d{1,6})?", number) for number in numbers):
         return None
-    if len(numbers) == 1 and is_afternoon is None:
+    if is_afternoon is None and (len(numbers) == 1 or end == at + 1):
         return None
     hour, minute, second = (float(n.replace(",", ".")) for n in (*numbers, "0", "0")[:3])
     if is_afternoon is not None and 1 <= hour <= 12:
@@ -263,9 +283,3 @@ def _zone(tokens: Sequence[Token], at: int) -> tuple[timezone | None, int]:
             is_east = tokens[at].text == "+"
             return timezone(span if is_east else -span), at + (4 if minutes else 2)
     return zone, at
-
-
-def _zone_behind(tokens: Sequence[Token], at: int) -> str | None:
-    """The word behind a time that may be the name of a zone: letters in upper case."""
-    word = tokens[at].text if at < len(tokens) else ""
-    return word if len(word) > 1 and word.isalpha() and word.isupper() else None

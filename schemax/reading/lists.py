@@ -86,10 +86,11 @@ def _cut(text: str, tokens: Sequence[Token], places: Sequence[int]) -> list[str]
 def _last(item: str) -> list[str]:
     """Splits the last item at "and": "b and c", "and c"."""
     words = item.split()
-    for place, word in enumerate(words):
-        if word.casefold() in _AND:
-            parts = (" ".join(words[:place]), " ".join(words[place + 1 :]))
-            return [part for part in parts if part]
+    for place, word in enumerate(words[:-1]):
+        if word in _AND:
+            return [
+                part for part in (" ".join(words[:place]), " ".join(words[place + 1 :])) if part
+            ]
     return [item]
 
 

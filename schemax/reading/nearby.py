@@ -12,10 +12,13 @@ from schemax.reading.amounts import Amount, Grammar, Text
 from schemax.reading.cldr import conjunctions
 from schemax.reading.numbers import end_of_parts, plain, read_number, stated_unit
 from schemax.reading.tokens import NUMBER, in_ascii, value_of
-from schemax.reading.units import FieldUnit, field_unit
+from schemax.reading.units import FieldUnit, field_unit, units_named
 
 _BARE = re.compile(r"[-+−]?\d+(?:[.,]\d*)?(?:[eE][-+]?\d{1,2})?")
+_VULGAR = re.compile("[¼-¾⅐-⅞]")
 _FRACTION = re.compile(r"(?:\d+[\s-])?\d+\s?[/⁄]\s?\d+")
+# A unit in brackets before a number.
+_HEAD = re.compile(r"\(([^()\d]{1,12})\)[\s:|=.]*$")
 # Marks a phrase whose last word is not understood.
 _UNREAD = "?"
 # The characters around a number that may belong to its amount.
@@ -62,11 +65,18 @@ def places_of(text: str, document: str) -> Iterator[tuple[int, int]]:
     text: as `read_nearby` takes it.
     """
     value = abs(_decimal(text))
+    digits = _significant(plain(value))
     for match in NUMBER.finditer(document):
+        if not _VULGAR.search(match[0]) and _significant(in_ascii(match[0])) != digits:
+            continue
         is_code = match.start() > 0 and document[match.start() - 1].isalpha()
         values = (value_of(match[0], grouped)[0] for grouped in (False, True))
         if not is_code and value in values:
             yield match.span()
+
+
+def _significant(number: str) -> str:
+    return "".join(filter(str.isdecimal, number)).strip("0")
 
 
 def _decimal(text: str) -> Decimal:
@@ -89,16 +99,15 @@ def _stated(text: str, document: str, unit: str, language: str | None) -> Iterat
         begin = 0 if start < _BEFORE else document.find(" ", start - _BEFORE, start) + 1 or start
         around = Grammar(document[begin : end + _BEHIND], False, field, language).read()
         starts = [begin + around.tokens[amount.at].start for amount in around.amounts]
-        if start not in starts or abs(around.amounts[starts.index(start)].value) != value:
+        if start not in starts:
+            continue
+        is_fraction = "fraction" in around.amounts[starts.index(start)].reasons
+        if is_fraction and abs(around.amounts[starts.index(start)].value) != value:
             continue
         at = starts.index(start)
         amount = around.amounts[at]
         if (amount.units is None and amount.codes is None) or (field.code and not amount.codes):
-            behind = around.tokens[amount.end : amount.end + 1]
-            is_noun = any(
-                each.kind == "word" and each.text not in conjunctions() for each in behind
-            )
-            yield _UNREAD + around.source[start - begin : behind[0].end] if is_noun else ""
+            yield _of_bare(around, at, document[max(0, start - _BEFORE) : start], field, language)
             continue
         end_of_amount = end_of_parts(around, at, field)
         is_whole = end_of_amount == amount.end
@@ -108,6 +117,25 @@ def _stated(text: str, document: str, unit: str, language: str | None) -> Iterat
         phrase = around.source[first : around.tokens[end_of_amount - 1].end]
         is_kept = _is_own(around, amount, field) and not (amount.value < 0 and not is_bullet)
         yield "" if is_kept and is_whole else phrase
+
+
+def _of_bare(around: Text, at: int, before: str, field: FieldUnit, language: str | None) -> str:
+    """The phrase of a number without a unit behind it: with that of a column's head, "Weight (g):".
+
+    Otherwise the word behind it that is no unit, behind `_UNREAD`; "" without any.
+    """
+    amount = around.amounts[at]
+    number = around.tokens[amount.at]
+    head = _HEAD.search(before)
+    units = units_named(head[1], language) if head else None
+    if head and units and any(field.takes(unit) for unit, _ in units):
+        is_own = any(unit == field.unit for unit, _ in units)
+        return "" if is_own else f"{number.text} {head[1]}"
+    behind = around.tokens[amount.end : amount.end + 1]
+    joins = {"and", *conjunctions()}
+    if any(each.kind == "word" and each.text not in joins for each in behind):
+        return _UNREAD + around.source[number.start : behind[0].end]
+    return ""
 
 
 def _is_own(around: Text, amount: Amount, field: FieldUnit) -> bool:

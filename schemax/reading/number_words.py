@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from schemax.reading.absence import NEGATIONS
+
 LANGUAGES = ("en", "de", "fr", "es", "pt", "it", "nl")
 """Languages that are read where a field names none."""
 
@@ -58,7 +60,7 @@ def in_digits(text: str, language: str | None) -> tuple[str, str] | None:
 @lru_cache(maxsize=16_384)
 def is_number_word(word: str, language: str | None) -> bool:
     """True for a word that is a number other than one, which is an article in many languages."""
-    if word.casefold() in FRACTIONS:
-        return True
+    if word.casefold() in FRACTIONS | NEGATIONS:
+        return word.casefold() in FRACTIONS  # "non" is no nine
     written = (_in_digits(word, name) for name in _languages(language))
     return any(digits.isdigit() and digits != "1" for digits in written)

@@ -13,17 +13,29 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from schemax.reading import Reading, cldr, noted
-from schemax.reading.absence import says_no_value
+from schemax.reading.absence import NEGATIONS, says_no_value
 from schemax.reading.amounts import DASHES, Amount, Grammar, Text
 from schemax.reading.number_words import FRACTIONS, in_digits, is_number_word
-from schemax.reading.tokens import in_ascii, is_glued
-from schemax.reading.units import SMALLER, FieldUnit, field_unit, has_parts, meant
+from schemax.reading.tokens import Token, in_ascii, is_glued
+from schemax.reading.units import (
+    OTHER_CASE,
+    SMALLER,
+    FieldUnit,
+    field_unit,
+    has_parts,
+    meant,
+    units_named,
+)
 
 _LITERAL = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 # How far two statements of one amount may differ: 55 inch (140 cm).
 _ROUNDED = Decimal("0.02")
+# The most characters of a text that states one number.
+_LONGEST = 300
 # Signs that may follow a bare number; any other may be a unit.
 _CLOSING = frozenset(")]}.,;:!?\"'…»”’|/+~")
+# Signs that may precede a number, which is no money then.
+_OPENING = frozenset("([{:=~≈<>≤≥\"'“„«,;|+-–—")
 
 
 @lru_cache(maxsize=65_536)
@@ -37,6 +49,8 @@ def read_number(text: str, whole: bool, unit: str | None, language: str | None =
     what stands beside a number and is not understood.
     """
     ascii_text = in_ascii(text)
+    if len(text) > _LONGEST:
+        raise ValueError("is too long for a number")
     if _LITERAL.fullmatch(ascii_text) and language is None and not (whole and "." in text):
         return Reading(text) if text.isascii() else noted(text, ascii_text)
     field = field_unit(unit) if unit is not None else None
@@ -48,20 +62,20 @@ def read_number(text: str, whole: bool, unit: str | None, language: str | None =
     if not stated.amounts:
         return Reading(text)
     said, reasons = _one_statement(stated, field)
-    unread = _check_left_over(stated, said, field, language)
+    before, behind = _check_left_over(stated, said, field, language)
     if how:
-        _check_words(stated, said, field, how == "number words", unread)
+        _check_words(stated, said, field, how == "number words", behind)
     value = said.value
     if whole and value != said.amount.value:
         value = Decimal(round(value))
     if _LITERAL.fullmatch(text) and Decimal(text) == value:
         return Reading(plain(value))
-    rest = f'"{unread}" is not read' if unread else None
-    return noted(text, plain(value), *said.amount.reasons, how, *reasons, rest)
+    unread = [f'"{words}" is not read' for words in (before, behind) if words]
+    return noted(text, plain(value), *said.amount.reasons, how, *reasons, *unread)
 
 
 def _check_words(
-    text: Text, said: Statement, field: FieldUnit | None, is_english: bool, unread: str | None
+    text: Text, said: Statement, field: FieldUnit | None, is_english: bool, unread: str
 ) -> None:
     """Raises ValueError for words around a number in words that may belong to it: "ti million".
 
@@ -219,14 +233,16 @@ def end_of_parts(text: Text, at: int, field: FieldUnit) -> int:
 def _is_beside(text: Text, end: int, first: int) -> bool:
     """True if no more than a comma, a hyphen or a conjunction stands between two amounts."""
     words = [token.text.casefold() for token in text.tokens[end:first]]
-    return words in ([], [","], ["-"]) or (len(words) == 1 and words[0] in cldr.conjunctions())
+    return words in ([], [","], ["-"]) or (
+        len(words) == 1 and (words[0] == "and" or words[0] in cldr.conjunctions())
+    )
 
 
 def _in_money(amount: Amount, code: str) -> list[str]:
     """How an amount of money was read. Raises ValueError for other currencies."""
+    if amount.units is not None:
+        raise ValueError(f'"{amount.name}" is no currency')
     if amount.codes is None:
-        if amount.units is not None:
-            raise ValueError(f'"{amount.name}" is no currency')
         return []
     if code not in amount.codes:
         stated = amount.codes[0] if amount.codes else "a mixture of currencies"
@@ -240,7 +256,7 @@ def _unitless(amount: Amount) -> list[str]:
 
 
 def several(text: Text) -> ValueError:
-    stated = ", ".join(plain(amount.value) for amount in text.amounts)
+    stated = ", ".join(plain(amount.value) for amount in text.amounts[:9])
     return ValueError(f"states several numbers ({stated}); the field takes one")
 
 
@@ -249,45 +265,65 @@ def several(text: Text) -> ValueError:
 
 def _check_left_over(
     text: Text, said: Statement, field: FieldUnit | None, language: str | None
-) -> str | None:
-    """The words behind an amount, which are not read; None without any.
+) -> tuple[str, str]:
+    """The words before and behind an amount, which are not read; "" without any.
 
     Raises ValueError for what may change the amount.
     """
-    amount, before, behind = said.amount, text.tokens[: said.amount.first], text.tokens[said.end :]
+    amount, tokens = said.amount, text.tokens
+    inside = {place for each in text.amounts for place in range(each.first, each.end)}
+    rest = [place for place in range(len(tokens)) if place not in inside]
+    before = [tokens[place] for place in rest if place < amount.first]
+    behind = [tokens[place] for place in rest if place >= said.end]
+    _check_signs(text, said)
     name = cldr.folded_name(amount.name).casefold()
     if len(name) > 1 and name in cldr.factors(language) and amount.codes is None:
         raise ValueError(f'"{amount.name}" may be a unit or a factor')
-    _check_signs(text, said)
     if name in FRACTIONS:
         raise ValueError(f'"{amount.name}" goes on with the number')
-    for token in (*before, *behind):
+    is_run = said.end < len(tokens) and is_glued(tokens[said.end - 1], tokens[said.end])
+    for token in (*before, *behind[is_run:]):
         if token.text in "±^√":
             raise ValueError(f'"{token.text}" beside the number is not understood')
         if token.kind == "word" and is_number_word(token.text, language):
             raise ValueError(f'"{token.text}" goes on with the number in words')
-    follower = behind[0] if behind else None
-    is_bare = said.unit is None and amount.codes is None
-    is_apart = follower and not is_glued(text.tokens[said.end - 1], follower)
-    if follower and is_apart and follower.text in cldr.conjunctions():
-        raise ValueError(f'"{follower.text}" goes on with the amount')
-    if field is not None and is_bare:
-        if follower and (follower.kind == "word" or follower.text not in _CLOSING):
-            raise ValueError(f'"{follower.text}" behind the number may be a unit')
-        if field.code and before and before[-1].kind == "word":
-            raise ValueError(f'"{before[-1].text}" before the number may be a currency')
-    if field is not None and field.code:
-        _check_currencies((*before, *behind), field.code, language)
+    leader = tokens[amount.first - 1] if amount.first else None
+    follower = tokens[said.end] if said.end < len(tokens) else None
+    if leader and leader.text.casefold() in NEGATIONS - {"no"}:  # "No 33" is a number
+        raise ValueError(f'"{leader.text}" says what is not meant')
+    if len(behind) > 1 and not is_run and behind[0].text in cldr.conjunctions():
+        raise ValueError(f'"{behind[0].text}" goes on with the amount')
     if field is None:
         _check_unitless(text, amount, language)
-    inside = {place for each in text.amounts for place in range(each.first, each.end)}
-    rest = (
-        token
-        for place, token in enumerate(text.tokens[said.end :], said.end)
-        if place not in inside
-    )
-    words = [token for token in rest if token.kind == "word"]
-    return text.source[words[0].start : words[-1].end] if words else None
+    elif said.unit is None and amount.codes is None:
+        _check_bare(leader, follower, (*before, *behind), field, language)
+    if field is not None and field.code:
+        _check_currencies((*before, *behind), field.code, language)
+    return _words_of(text, before), _words_of(text, behind)
+
+
+def _words_of(text: Text, tokens: Sequence[Token]) -> str:
+    words = [token for token in tokens if token.kind == "word"]
+    return text.source[words[0].start : words[-1].end] if words else ""
+
+
+def _check_bare(
+    leader: Token | None,
+    follower: Token | None,
+    rest: Sequence[Token],
+    field: FieldUnit,
+    language: str | None,
+) -> None:
+    """Raises ValueError for what may be the unit of a bare number: "55 pretty", "g: 340"."""
+    if follower and (follower.kind == "word" or follower.text not in _CLOSING):
+        raise ValueError(f'"{follower.text}" behind the number may be a unit')
+    is_led = leader is not None and (leader.kind == "word" or leader.text not in _OPENING)
+    if field.code and leader and is_led:
+        raise ValueError(f'"{leader.text}" before the number may be a currency')
+    for token in rest:
+        units = units_named(token.text, language) or ()
+        if any(rank < OTHER_CASE for _, rank in units) and token.text not in _OPENING:
+            raise ValueError(f'"{token.text}" may be the unit of the number')
 
 
 def _check_signs(text: Text, said: Statement) -> None:
@@ -310,7 +346,7 @@ def _check_signs(text: Text, said: Statement) -> None:
             raise ValueError("stands in brackets, which may be a minus")
 
 
-def _check_currencies(tokens: Sequence[Any], code: str, language: str | None) -> None:
+def _check_currencies(tokens: Sequence[Token], code: str, language: str | None) -> None:
     """Raises ValueError for a word of another currency's name: "5 dollars Canadian" in USD."""
     for token in tokens:
         codes = cldr.words_of_money(language).get(token.text.casefold(), frozenset({code}))
@@ -332,5 +368,13 @@ def _check_unitless(text: Text, amount: Amount, language: str | None) -> None:
             raise ValueError("states a date, which is no number")
     letter = text.tokens[amount.at + 1] if amount.at + 1 < len(text.tokens) else None
     is_near = letter is not None and is_glued(text.tokens[amount.at], letter)
-    if letter and is_near and letter.text in cldr.factor_letters() and amount.codes is None:
+    letters = {
+        "k",
+        *(
+            name
+            for name, size in cldr.own_factors("en").items()
+            if len(name) == 1 and size < 10**12
+        ),
+    }
+    if letter and is_near and letter.text in letters and amount.codes is None:
         raise ValueError(f'"{letter.text}" may be a factor')

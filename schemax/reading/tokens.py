@@ -38,6 +38,8 @@ _INVISIBLE = regex.compile("[\u200b\u200e\u200f\u061c\u2066-\u2069\ufeff]")
 _POWER = regex.compile(r"(.*?)\s?[x×·]\s?10(?:\^|\*\*)?([-−⁻+]?[0-9⁰¹²³⁴-⁹]+)")
 # The precision of a double.
 FRACTIONS = Context(prec=15)
+# Of a number that is converted, within the precision of decimals.
+_MOST_DIGITS = 25
 
 
 class Token(NamedTuple):
@@ -84,6 +86,8 @@ def value_of(
     comma separates thousands, and a point does if `grouped`. signs: (decimal, thousands) of the
     field's language, which decide.
     """
+    if sum(map(str.isdigit, text)) > _MOST_DIGITS:
+        return None, None
     if text.isascii() and text.isdigit():
         return Decimal(text), None
     power = _POWER.fullmatch(text)

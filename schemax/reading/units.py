@@ -28,6 +28,21 @@ _SAFE = re.compile(
     r"[^\W\d]+[23]?(?:(?:\s?[*/·]\s?|\s?\*\*\s?|\s?\^\s?)(?:[^\W\d]+|[23](?![\d*^])))*|[%°]\w?"
 )
 _LONGEST = 40
+_PREFIXED = frozenset(
+    {
+        "ampere",
+        "ampere_hour",
+        "bit",
+        "bits_per_second",
+        "baud",
+        "byte",
+        "calorie",
+        "decibel",
+        "farad",
+    }
+    | {"gram", "henry", "hertz", "joule", "liter", "lumen", "meter", "mole", "newton", "ohm"}
+    | {"pascal", "second", "tesla", "volt", "watt", "watt_hour", "electron_volt"}
+)
 OTHER_CASE = 1000
 """From this rank on, a unit's name differs from the text by case."""
 
@@ -71,6 +86,10 @@ class FieldUnit:
         self.name = name
         self.code = name.upper() if name.upper() in cldr.currency_codes() else None
         self.unit = None if self.code else _declared(name)
+        # The names of the field's own unit, which count in any case.
+        self.names = frozenset(
+            {name.casefold(), f"{self.unit}", f"{self.unit:~}".casefold()} if self.unit else ()
+        )
         self.is_temperature = self.unit is not None and converts(self.unit, "kelvin")
 
     @property
@@ -97,7 +116,10 @@ class FieldUnit:
 
     def rounded(self, value: Decimal, digits: int) -> Decimal:
         decimals = max(0, max(3, digits) - 1 - value.adjusted()) if value else 0
-        return Decimal(round(value, decimals))
+        try:
+            return Decimal(round(value, decimals))
+        except ArithmeticError:
+            raise ValueError("is beyond what is converted") from None
 
 
 @lru_cache(maxsize=1024)
@@ -143,23 +165,17 @@ def units_named(name: str, language: str | None) -> tuple[tuple[Any, int], ...] 
 
 @lru_cache(maxsize=16_384)
 def units_of_pint(name: str) -> tuple[tuple[Any, int], ...]:
-    """Units that pint has by a name, in any case, with prefixes and plurals: "mAh", "lbs"."""
+    """The unit that pint has by a name, with a prefix or as a plural: "mAh", "lbs"."""
     name = cldr.folded_name(name)
     if not name.isalpha() or len(name) > _LONGEST:
         return ()
-    spelt = [name]
-    if name.islower() or name.isupper() or name.istitle():  # else "MBps" would be "Mbps"
-        parts = _registry().parse_unit_name(name, case_sensitive=False)
-        spelt += [name.capitalize(), *(prefix + unit for prefix, unit, _ in parts)]
-    units = dict.fromkeys(map(_parsed, spelt))
-    known = [unit for unit in units if unit is not None and not _is_below_a_bit(unit)]
-    return tuple((unit, 0 if unit == _parsed(name) else OTHER_CASE) for unit in known)
-
-
-def _is_below_a_bit(unit: Any) -> bool:
-    """True for thousandths of a bit, which nobody means: "mbps" are megabits."""
-    is_data = "[information]" in unit.dimensionality
-    return is_data and bool(_registry().Quantity(Decimal(1), unit).to_base_units().magnitude < 1)
+    parts = _registry().parse_unit_name(name)
+    # Prefixes go with units that have some, and a plural with no letter: "kmph", "cs" are none.
+    is_usual = any(
+        unit in _PREFIXED if prefix else suffix <= unit[2:] for prefix, unit, suffix in parts
+    )
+    unit = _parsed(name) if is_usual else None
+    return () if unit is None else ((unit, 0),)
 
 
 def meant(units: Sequence[tuple[Any, int]], field: FieldUnit, larger: Any = None) -> Any | None:

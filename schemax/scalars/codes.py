@@ -47,7 +47,8 @@ class Code(Scalar):
         tokens = tokens_of(text)
         whole = names.get(_key(text.strip(" .,;:()[]\"'")))
         stated = [whole] if whole else list(self.stated(text, tokens, names))
-        if NEGATIONS.intersection(token.text.casefold() for token in tokens) and stated:
+        words = {token.text.casefold() for token in tokens if token.kind == "word"}
+        if stated and (NEGATIONS - {"no"}) & words:  # "no" is "in the" in Portuguese
             raise ValueError("says what is not meant")
         distinct = dict.fromkeys(stated)
         if len(distinct) > 1:
@@ -71,7 +72,9 @@ class Code(Scalar):
             most = start + _MOST_TOKENS if token.kind == "word" and start >= behind else start
             for end in range(min(len(tokens), most), start, -1):
                 name = text[token.start : tokens[end - 1].end]
-                is_name = len(name) >= _SHORTEST or name.casefold() in _COUNTRIES
+                # Within a text, names begin with a capital: "bone china" is of no country.
+                is_long = len(_key(name)) >= _SHORTEST and not name[0].islower()
+                is_name = is_long or name.casefold() in _COUNTRIES
                 if is_name and (codes := names.get(_key(name))):
                     behind = end
                     if not _goes_on(text, tokens, start, end):
@@ -139,7 +142,7 @@ class Country(Code):
         for code, country in countries.items():
             given = (getattr(country, key, "") for key in ("name", "common_name", "official_name"))
             pairs += [(spelt, code) for name in given for spelt in _spellings(name)]
-            pairs += [(code, code), (country.alpha_3, code)]
+            pairs += [(code, code), (country.alpha_3, code), (f"the {country.name}", code)]
         pairs += _COUNTRIES.items()
         own = {
             code: code if self.name == "country" else one.alpha_3 for code, one in countries.items()
@@ -204,12 +207,9 @@ class Currency(Code):
 
     @lru_cache  # noqa: B019 -- kinds stay for good
     def names(self, language: str | None) -> Names:
-        words = cldr.words_of_money(language).items()
-        alone = {word: tuple(codes) for word, codes in words if len(codes) == 1}
-        pairs = {**alone, **cldr.currencies(language)}.items()
-        return _by_name(
-            (name, code) for name, codes in pairs for code in codes if self.is_code(code)
-        )
+        pairs = cldr.currencies(language).items()
+        codes = ((name, code) for name, codes in pairs for code in codes)
+        return _by_name((name, code) for name, code in codes if self.is_code(code))
 
     def is_sign(self, text: str) -> bool:
         return any(unicodedata.category(char) == "Sc" for char in text)

@@ -67,23 +67,20 @@ def _read(text: str, language: str | None) -> Reading:
         found = days * 86_400 + hours * 3600 + minutes * 60 + seconds
         return noted(text, _iso(found), None if clock[4] else "hours and minutes")
     reading = read_number(text, False, "s", language)
-    if reading.note is None and reading.value == text and not text.strip().lstrip("+-").isdigit():
+    if reading.note is None and reading.value == text and not text.strip().lstrip("+-").isdecimal():
         return reading
     # Read in hours and in seconds, a number without a unit gives the same value.
     if read_number(text, False, "h", language).value == reading.value and Decimal(reading.value):
         raise ValueError("has no unit of time")
-    return noted(text, _iso(Decimal(reading.value)), _reason(reading))
+    reasons = re.search(r"\(([^()]*)\)$", reading.note or "")
+    return noted(text, _iso(Decimal(reading.value)), reasons and reasons[1])
 
 
 def _iso(seconds: Decimal) -> str:
+    microseconds = int(seconds * 10**6)
+    if seconds and not microseconds:
+        raise ValueError("is shorter than a microsecond")
     try:
-        return str(to_jsonable_python(timedelta(microseconds=int(seconds * 10**6))))
+        return str(to_jsonable_python(timedelta(microseconds=microseconds)))
     except OverflowError:
         raise ValueError("is longer than any duration can be") from None
-
-
-def _reason(reading: Reading) -> str | None:
-    """The reason for a number's reading, without its unit."""
-    said = re.search(r"\(([^()]*)\)$", reading.note or "")
-    reasons = said[1].split("; ") if said else []
-    return "; ".join(reason for reason in reasons if not reason.endswith(" in s")) or None
