@@ -48,7 +48,7 @@ UNITS = {
 }
 _NAMES = {"gb": "gigabyte", "mb": "megabyte", "tb": "terabyte", "ghz": "gigahertz"}
 _NAMES |= {"mhz": "megahertz", "mah": "milliampere_hour", "w": "watt", "v": "volt"}
-REGISTRY = pint.UnitRegistry()
+REGISTRY: Any = pint.UnitRegistry()
 
 
 class Case(NamedTuple):
