@@ -315,17 +315,6 @@ def test_lists_of_other_kinds() -> None:
     assert item.value == Lists(pair=(1000, 2), days={date(2024, 1, 2)}, sizes=[Size.SMALL])
 
 
-def test_the_item_at_fault_is_named() -> None:
-    class Lists(BaseModel):
-        pair: list[int] = [0]
-
-    item = read(Lists, pair=["1", "x", "3", "y"])
-    assert item.value == Lists()
-    assert len(item.errors) == 1
-    assert told(item)["pair"].startswith("item 2: Input should be a valid integer")
-    assert "item 4: " in told(item)["pair"]
-
-
 @pytest.mark.parametrize("text", ["2024", "1970", "1e9", "86400"])
 def test_a_bare_number_is_no_date(text: str) -> None:
     item = read(Television, released=text, updated=text)
@@ -344,8 +333,8 @@ def test_a_validator_may_make_a_date_of_a_year() -> None:
             return f"{value}-01-01"
 
     item = read(Book, printed="1970", reprinted=["2024-01-01", "86400"])
-    assert item.value == Book.model_validate({"printed": "1970"})
-    assert told(item) == {"reprinted": "Input should be a date, not a bare number"}
+    assert item.value == Book(printed="1970", reprinted=[datetime(2024, 1, 1)])  # type: ignore[arg-type]
+    assert told(item) == {"reprinted": "item 2: Input should be a date, not a bare number"}
 
 
 @pytest.mark.parametrize("number", ["0", "3", "12", "86400"])
@@ -399,7 +388,7 @@ def test_all_reasons_of_a_failed_row_are_told() -> None:
 
 def test_an_invalid_value_falls_back_to_default_then_none() -> None:
     item = read(Plain, model="X1", weight="heavy", colour="red", sizes=["x"], tags=["a"])
-    assert item.value == Plain(model="X1", colour="red", weight=5, tags=["a"], sizes=None)
+    assert item.value == Plain(model="X1", colour="red", weight=5, tags=["a"], sizes=[])
     assert told(item).keys() == {"weight", "sizes"}
     assert item.errors[0].raw == ' "heavy"'
 
@@ -460,7 +449,7 @@ def test_unions_of_numbers_blame_their_field_once() -> None:
         amounts: list[int | float] = []
 
     item = read(Union, amount="many", amounts=["1", "x"])
-    assert item.value == Union()
+    assert item.value == Union(amounts=[1])
     assert [error.field for error in item.errors] == ["amount", "amounts"]
     assert read(Union, amount="5", amounts=["5.5"]).value == Union(amount=5, amounts=[5.5])
 
@@ -980,6 +969,10 @@ def test_a_number_that_goes_on_in_its_document_is_an_error(
     item = build(Item, attributes, slots, written, index=0, document_id=None, texts={"text": text})
     if is_refused:
         said = "has more digits in the document than the 13 that a number is written with"
-        assert [error.message.partition(";")[0] for error in item.errors] == [said] * 2
+        assert item.value == Item(others=[])
+        assert [error.message.partition(";")[0] for error in item.errors] == [
+            said,
+            f"item 1: {said}",
+        ]
     else:
         assert item.value == Item(number=int(raw), others=[int(raw)])

@@ -129,7 +129,7 @@ def test_commas_in_numbers(codec: TextCodec) -> None:
     assert item.value == Product(price=12.5)
     (error,) = item.errors
     assert (error.field, error.raw) == ("brand", ' "55" TV"')
-    assert "not closed, or has text behind it" in error.message
+    assert "text stands behind the string" in error.message
 
 
 def test_an_output_that_ends_within_a_value(codec: TextCodec) -> None:

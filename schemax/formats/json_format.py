@@ -194,9 +194,12 @@ def _value(literal: str) -> str | None:
     if literal in _NULLS:
         return None
     if literal[0] in "\"'":
-        if _ANY_STRING.fullmatch(literal):
-            return decode_escapes(literal[1:-1], ESCAPES)
-        raise ValueError(f"a string is not closed, or has text behind it: {clipped(literal)}")
+        string = _ANY_STRING.match(literal)
+        if string is None:
+            raise ValueError("the string is not closed")
+        if string.end() < len(literal):
+            raise ValueError(f"text stands behind the string: {clipped(literal)}")
+        return decode_escapes(literal[1:-1], ESCAPES)
     if literal[0] == "{":
         raise ValueError("expected a single value, got an object")
     return clean(literal)

@@ -93,6 +93,9 @@ def _as_data(value: Any) -> Any:
     return [_as_data(item) for item in value] if isinstance(value, list) else value
 
 
+_NOT_A_DATE = "Input should be a date, not a bare number"
+
+
 def _blamed_timestamps(row: Row, instance: Any) -> bool:
     """Faults dates that Pydantic read as seconds since 1970, such as the year "2024".
 
@@ -102,12 +105,17 @@ def _blamed_timestamps(row: Row, instance: Any) -> bool:
     for leaf in row.dated:
         chosen = row.chosen[leaf.index]
         texts = chosen if isinstance(chosen, list) else [chosen]
-        if seconds := [reading for text in texts for reading in as_seconds(leaf, text)]:
+        if seconds := [
+            (at, one) for at, text in enumerate(texts) for one in as_seconds(leaf, text)
+        ]:
             found = final(row, instance, leaf.attribute.path)
             is_list = leaf.attribute.is_list or leaf.number is not None
-            many = is_list and isinstance(found, Iterable)
-            if any(value in seconds for value in (found if many else [found])):
-                row.fault(leaf, "Input should be a date, not a bare number")
+            values = [*found] if is_list and isinstance(found, Iterable) else [found]
+            faulty = [at for at, reading in seconds if reading in values]
+            if faulty and row.drops_items(leaf):
+                row.fault_items(leaf, dict.fromkeys(faulty, _NOT_A_DATE))
+            elif faulty:
+                row.fault(leaf, _NOT_A_DATE)
     return len(row.errors) > before
 
 

@@ -11,7 +11,7 @@ pass, and a document consists of text alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -46,6 +46,7 @@ class Row:
     documents: the texts that the values were read from; empty if unknown.
     left: per faulty leaf, the fallbacks not tried yet.
     refused: per leaf whose own value was faulty, the reason.
+    numbers: per list of which items were left out, the numbers of the items that are left, from 1.
     lists, items: per leaf that is a list in two phases, its group, and its items' leaves with their
         slots.
     kept: per list in two phases, by path: Pydantic's names of the items passed (places, keys of a
@@ -55,7 +56,7 @@ class Row:
 
     __slots__ = (
         *("chosen", "dated", "documents", "errors", "faulty", "items", "kept", "left", "lists"),
-        *("notes", "raws", "refused", "stated", "strict", "taken", "tree", "tried"),
+        *("notes", "numbers", "raws", "refused", "stated", "strict", "taken", "tree", "tried"),
     )
 
     def __init__(
@@ -75,6 +76,7 @@ class Row:
         self.faulty: set[int] = set()
         self.left: dict[int, tuple[Fallback, ...]] = {}
         self.refused: dict[int, str] = {}
+        self.numbers: dict[int, Sequence[int]] = {}
         self.taken: dict[tuple[str, ...], Fallback] = {}
         self.tried: dict[tuple[str, ...], set[Fallback]] = {}
 
@@ -98,11 +100,13 @@ class Row:
         try:
             texts = texts_of(leaf, slot, format, strict)
             if texts and not strict and (why := self._no_value(leaf, texts)):
+                if not leaf.when_null:
+                    raise ValueError(f"{why}, and the field is required")
                 self.notes[leaf.index] = f'"{texts[0]}" left out: {why}'
                 return
             if texts is None:
                 return
-            readings = readings_of(leaf, texts, strict, self.documents)
+            readings, refused = self._readings(leaf, texts, strict)
             if leaf.attribute.members and texts and is_text(slot.raw, texts, readings, format):
                 readings = [Reading(text) for text in texts]
         except Exception as error:  # a format may be the user's own
@@ -114,14 +118,36 @@ class Row:
         self.chosen[leaf.index] = values if leaf.attribute.is_list else values[0]
         if notes := [note for note in (slot.note, *(one.note for one in readings)) if note]:
             self.notes[leaf.index] = "; ".join(notes)
+        if refused:
+            self.fault_items(leaf, refused)
+
+    def _readings(
+        self, leaf: Leaf, texts: Sequence[str], strict: bool
+    ) -> tuple[list[Reading], dict[int, str]]:
+        """The readings of a field's texts; the places of items that cannot be read -> reason."""
+        if not leaf.attribute.is_list or leaf.attribute.members:
+            return readings_of(leaf, texts, strict, self.documents), {}
+        readings: list[Reading] = []
+        refused: dict[int, str] = {}
+        for place, text in enumerate(texts):
+            try:
+                readings += readings_of(leaf, [text], strict, self.documents)
+            except Exception as error:  # a choice's type may be the user's own
+                readings.append(Reading(text))
+                refused[place] = reason_of(error)
+        return readings, refused
 
     def _no_value(self, leaf: Leaf, texts: Sequence[str]) -> str | None:
-        """The reason why texts are no value of an omittable field; None if they may be a value."""
-        if not leaf.when_null or leaf.choices is not None:
+        """The reason why texts are no value of a field; None if they may be a value."""
+        if leaf.choices is not None:
             return None
         if not leaf.attribute.is_text:
             return "says that there is no value" if all(map(says_no_value, texts)) else None
-        stray = self.documents and all(is_stray_literal(text, self.documents) for text in texts)
+        stray = (
+            leaf.when_null
+            and self.documents
+            and all(is_stray_literal(text, self.documents) for text in texts)
+        )
         return "no document holds the word" if stray else None
 
     def read_items(
@@ -276,6 +302,26 @@ class Row:
             message = f"item {leaf.number}: {message}"
         self.errors.append(FieldError(leaf.attribute.name, message, self.raws[leaf.index]))
 
+    def drops_items(self, leaf: Leaf) -> bool:
+        """True for a list that is one text, in which a faulty item costs itself alone."""
+        is_uniform = leaf.attribute.is_list and not leaf.attribute.members
+        return is_uniform and isinstance(self.chosen[leaf.index], list)
+
+    def fault_items(self, leaf: Leaf, messages: Mapping[int, str]) -> None:
+        """Reports errors of a list's items, by their places in it, and leaves these items out."""
+        values, texts = self.chosen[leaf.index], self.stated[leaf.index]
+        numbers = self.numbers.get(leaf.index, range(1, len(values) + 1))
+        errors = [
+            FieldError(leaf.attribute.name, f"item {numbers[place]}: {message}", texts[place])
+            for place, message in messages.items()
+        ]
+        kept = [place for place in range(len(values)) if place not in messages]
+        self.chosen[leaf.index] = [values[place] for place in kept]
+        self.stated[leaf.index] = [texts[place] for place in kept]
+        self.numbers[leaf.index] = [numbers[place] for place in kept]
+        self.refused[leaf.index] = joined(error.message for error in errors)
+        self.errors += errors
+
     def blamed(self, error: ValidationError, of: Leaf | Group | None = None) -> bool:
         """Faults the fields that an error names; False if the error names only the whole row.
 
@@ -286,24 +332,33 @@ class Row:
             # the error of another model, from a default factory
             self.errors.append(FieldError(None, reason_of(error)))
             return False
-        blame: dict[Leaf | Group, list[str]] = {}
+        blame: dict[Leaf | Group, dict[int | None, list[str]]] = {}  # None: the value as a whole
         for detail in error.errors(include_url=False, include_context=False, include_input=False):
             node, rest = self.located(detail["loc"], top)
             message = message_of(detail)
             message = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
             message = message or "a validator refuses the value, and does not say why"
-            if isinstance(node, Leaf) and node.attribute.is_list and rest:
-                message = f"item {rest[0] + 1}: {message}" if type(rest[0]) is int else message
-            blame.setdefault(node, []).append(message)
-        whole = blame.pop(self.root, [])
+            item = None
+            if isinstance(node, Leaf) and rest and type(rest[0]) is int:
+                if self.drops_items(node) and rest[0] < len(self.chosen[node.index]):
+                    item = rest[0]
+                else:
+                    message = f"item {rest[0] + 1}: {message}"
+            blame.setdefault(node, {}).setdefault(item, []).append(message)
+        whole = blame.pop(self.root, {})
         if not blame:
-            self.errors.append(FieldError(None, joined(whole)))
+            self.errors.append(FieldError(None, joined(whole.get(None, ()))))
         for node, messages in blame.items():
-            if isinstance(node, Leaf):
-                self.fault(node, joined(messages))
-            else:
+            if isinstance(node, Group):
                 self.tried.setdefault(node.path, set()).add(self.taken[node.path])
-                self.errors.append(FieldError(".".join(node.path), joined(messages)))
+                self.errors.append(FieldError(".".join(node.path), joined(messages[None])))
+            elif None in messages:
+                self.fault(node, joined(messages[None]))
+            else:
+                said = {
+                    place: joined(each) for place, each in messages.items() if place is not None
+                }
+                self.fault_items(node, said)
         return bool(blame)
 
     def located(
