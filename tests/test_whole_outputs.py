@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -35,6 +36,16 @@ def read(format: OutputFormat, text: str, paths: Sequence[Path] = PATHS) -> dict
     return values
 
 
+class Variant(AttrSchema):
+    sku: str
+    price: Decimal | None = None
+    colors: list[str] = []  # noqa: RUF012
+
+
+class Offer(AttrSchema):
+    variants: list[Variant]
+
+
 class Product(AttrSchema):
     price: float | None = None
     brand: str | None = None
@@ -42,10 +53,14 @@ class Product(AttrSchema):
 
 
 def extracted(
-    codec: TextCodec, text: str, format: str = "json", reason: FinishReason = "eos"
-) -> Extraction[Product]:
+    codec: TextCodec,
+    text: str,
+    format: str = "json",
+    reason: FinishReason = "eos",
+    schema: type[AttrSchema] = Product,
+) -> Extraction[Any]:
     config = DecodingConfig(layout="autoregressive", max_retries=0)
-    compiled = compile_schema(Product, codec, format=format, decoding=config)
+    compiled = compile_schema(schema, codec, format=format, decoding=config)
     output = DocumentOutput((SlotOutput(tuple(codec.encode(text)), reason),), 1)
     (document,) = read_documents(["A television"], RecordFields.of(None, "id", "category"))
     return read_out(document, output, compiled, Calibration())
@@ -139,6 +154,27 @@ def test_an_output_that_ends_within_a_value(codec: TextCodec) -> None:
     errors = extracted(codec, text, reason="length").errors
     assert [error.field for error in errors] == ["price", "sizes"]
     assert all("truncated" in error.message for error in errors)
+
+
+def test_objects_of_a_list_are_read_one_by_one(codec: TextCodec) -> None:
+    text = """{"variants": [
+      {"sku": "A", "price": 1.50, "colors": ["red", "blue"]},
+      {"sku": "B [new}", "price": 1,299},
+      {"sku": "55" TV", "price": 12345678901234567890.10}
+    ]}"""
+    item = extracted(codec, text, schema=Offer)
+    first, second = item.value.variants
+    assert (first.sku, str(first.price), first.colors) == ("A", "1.50", ["red", "blue"])
+    assert (second.sku, second.price) == ("B [new}", 1299)
+    assert item.errors[0].field == "variants.2.sku"
+    assert item.fields["variants.2.price"].raw == " 12345678901234567890.10"
+
+
+@pytest.mark.parametrize("rows", ['[{"sku": "A"}, "B"]', '[[{"sku": "A"}]]', '[{"sku": "A"}, {'])
+def test_a_list_of_more_than_objects_is_refused(codec: TextCodec, rows: str) -> None:
+    item = extracted(codec, f'{{"variants": {rows}}}', schema=Offer)
+    assert item.value is None
+    assert item.errors[0].field == "variants"
 
 
 # --- around the answer --------------------------------------------------------------------------

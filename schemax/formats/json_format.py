@@ -264,3 +264,19 @@ def _members(text: str) -> Tree:
     if start and not _WHOLE.match(text, start):
         groups[-1][name] = f" {text[key:].strip()}"  # with its key, no literal can be read
     return root
+
+
+def objects_in(text: str) -> list[str] | None:
+    """The texts of the objects in a list; None for a text that is no list of objects."""
+    objects: list[str] = []
+    start, end, depth = 0, 1, 0
+    for token in _TOKEN.finditer(text):
+        depth += (token[0] in "[{") - (token[0] in "]}")
+        if depth == 2 and token[0] == "{":
+            start = token.start()
+        elif depth == 1 and token[0] == "}":
+            if text[end:start].strip(_AROUND):
+                return None
+            objects.append(text[start : token.end()])
+            end = token.end()
+    return objects if text[:1] == "[" and text[end:].strip(_AROUND) == "]" else None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
 from schemax.attributes import Attribute
 from schemax.formats import OutputFormat
+from schemax.formats.json_format import objects_in
 from schemax.results.extraction import FieldResult, SlotText
 from schemax.tokens import FinishReason
 
@@ -22,17 +22,14 @@ def with_items(
 
     Returns other slots unchanged; errors show in the results.
     """
-    try:
-        rows = json.loads(slot.raw) if slot is not None and attribute.fields else None
-    except (ValueError, RecursionError):
-        rows = None
-    if slot is None or not isinstance(rows, list) or not all(isinstance(x, dict) for x in rows):
+    rows = objects_in(slot.raw.strip()) if slot is not None and attribute.fields else None
+    if slot is None or rows is None:
         return slot
+    paths = [leaf.labels for leaf in attribute.fields]
     items = []
     for row in rows:
-        paths = [leaf.labels for leaf in attribute.fields]
-        found = format.parse(json.dumps(row, ensure_ascii=False), paths)
-        raws = [SlotText(found.get(path, "null"), "stop", 0, complete=True) for path in paths]
+        literals = format.parse(row, paths)
+        raws = [SlotText(literals.get(path, "null"), "stop", 0, complete=True) for path in paths]
         leaves = zip(raws, attribute.fields, strict=True)
         items.append(tuple(with_items(raw, leaf, format) or raw for raw, leaf in leaves))
     return replace(slot, raw=str(len(rows)), items=tuple(items))
