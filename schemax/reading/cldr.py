@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache, partial
+from typing import Any, TypeVar
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 LANGUAGES = (
     *("en", "en_GB", "en_IN", "de", "de_CH", "fr", "es", "it", "pt", "nl", "sv", "da", "nb", "fi"),
@@ -46,6 +49,16 @@ def folded_name(text: str) -> str:
     return _SPACES.sub(" ", text).strip().replace("° ", "°")
 
 
+@lru_cache(maxsize=1024)
+def _kept(make: Callable[[Any], Any], key: Any) -> Any:
+    return make(key)
+
+
+def once(make: Callable[[K], T]) -> Callable[[K], T]:
+    """Keeps what a function makes of a language, or of the name of a locale."""
+    return partial(_kept, make)
+
+
 def check_language(name: object) -> None:
     """Raises ValueError for anything that CLDR has no data for."""
     from babel import localedata
@@ -55,7 +68,7 @@ def check_language(name: object) -> None:
         raise ValueError(f"unknown language {name!r}; name one of CLDR's, such as de or pt-BR")
 
 
-@lru_cache
+@once
 def locale(name: str) -> Mapping[str, Any]:
     from babel import localedata
 
@@ -82,6 +95,14 @@ def _texts(node: Any) -> Iterator[str]:
         yield from filter(None, [getattr(node, "pattern", None)])
 
 
+def indexed(pairs: Iterable[tuple[str, T]]) -> dict[str, tuple[T, ...]]:
+    """All that a name stands for, by name, in the order of the pairs."""
+    names: dict[str, dict[T, None]] = {}
+    for name, value in pairs:
+        names.setdefault(name, {})[value] = None
+    return {name: tuple(values) for name, values in names.items()}
+
+
 def separators(language: str) -> tuple[str, str]:
     """(decimal sign, sign of thousands) of a language."""
     data = locale(language)
@@ -95,7 +116,7 @@ def order_of_dates(language: str) -> str:
     return "".join(sorted("yMd", key=pattern.find))
 
 
-@lru_cache(maxsize=16)
+@once
 def units(language: str | None) -> tuple[Mapping[str, dict[str, int]], Mapping[str, set[str]]]:
     """pint's units by name, each with its language's rank; and the cases that a name is written in.
 
@@ -112,7 +133,7 @@ def units(language: str | None) -> tuple[Mapping[str, dict[str, int]], Mapping[s
     return names, spellings
 
 
-@lru_cache
+@once
 def _units_of(name: str) -> tuple[tuple[str, str], ...]:
     """The names of units in a locale, with pint's names."""
     pairs: dict[tuple[str, str], None] = {}
@@ -147,21 +168,17 @@ def pint_name(identity: str) -> str:
     return " / ".join(parts)
 
 
-@lru_cache(maxsize=16)
+@once
 def factors(language: str | None) -> Mapping[str, tuple[int, ...]]:
     """Powers of ten by name, "mio" and "lakh"; several where languages disagree, English first.
 
     Names of up to two letters count as CLDR spells them, so that "CR" is no crore; others are in
     lower case.
     """
-    names: dict[str, dict[int, None]] = {}
-    for own in _names(language):
-        for name, factor in own_factors(own).items():
-            names.setdefault(name, {})[factor] = None
-    return {name: tuple(meant) for name, meant in names.items()}
+    return indexed(pair for own in _names(language) for pair in own_factors(own).items())
 
 
-@lru_cache
+@once
 def own_factors(language: str) -> Mapping[str, int]:
     """The powers of ten of one language."""
     names: dict[str, int] = {}
@@ -177,35 +194,32 @@ def own_factors(language: str) -> Mapping[str, int]:
     return names
 
 
-@lru_cache(maxsize=16)
+@once
 def currencies(language: str | None) -> Mapping[str, tuple[str, ...]]:
     """Codes of ISO 4217 by code, and by sign and name in lower case; the likeliest first."""
-    names: dict[str, dict[str, None]] = {}
-    for own in _names(language):
-        for name, code in _currencies_of(own):
-            names.setdefault(name, {})[code] = None
-    names |= {code: {code: None} for code in currency_codes()}
-    signs = locale("en")["currency_symbols"]
-    for code, sign in signs.items():
-        # A "$" may be any of the dollars whose sign ends with it.
-        if len(sign) > 1 and unicodedata.category(sign[-1]) == "Sc":
-            names.setdefault(sign[-1], {})[code] = None
-    return {name: tuple(meant) for name, meant in names.items() if not name.isdigit()}
+    named = [pair for own in _names(language) for pair in _currencies_of(own)]
+    # A "$" may be any of the dollars whose sign ends with it.
+    signs = (
+        (sign[-1], code) for code, sign in locale("en")["currency_symbols"].items() if sign[1:]
+    )
+    named += [(sign, code) for sign, code in signs if unicodedata.category(sign) == "Sc"]
+    codes = [(code, code) for code in currency_codes(None)]
+    return indexed((name, code) for name, code in [*named, *codes] if not name.isdigit())
 
 
-@lru_cache
+@once
 def _currencies_of(name: str) -> tuple[tuple[str, str], ...]:
     """The signs and names of currencies in a locale, with their codes."""
     parts = (locale(name)[f"currency_{part}"] for part in ("symbols", "names", "names_plural"))
     named = ((text, code) for part in parts for code, node in part.items() for text in _texts(node))
-    known = currency_codes()
+    known = currency_codes(None)
     spelt = ((text, code) for text, code in named if code in known and text != code)
     pairs = ((folded_name(text).casefold(), code) for text, code in spelt)
     return tuple(dict.fromkeys(pairs))
 
 
-@lru_cache
-def currency_codes() -> frozenset[str]:
+@once
+def currency_codes(_: None = None) -> frozenset[str]:
     """Codes that are or were money somewhere, without metals and codes for tests."""
     from babel.core import get_global
 
@@ -213,25 +227,25 @@ def currency_codes() -> frozenset[str]:
     return frozenset(code for spells in places for code, *_, is_tender in spells if is_tender)
 
 
-@lru_cache(maxsize=16)
+@once
 def words_of_money(language: str | None) -> Mapping[str, frozenset[str]]:
     """Codes of the currencies that have a word in their name: "dollars", "swiss"."""
-    words: dict[str, set[str]] = {}
-    for name, codes in currencies(language).items():
-        for word in name.split():
-            words.setdefault(word, set()).update(codes)
+    named = currencies(language).items()
+    words = indexed(
+        (word, code) for name, codes in named for word in name.split() for code in codes
+    )
     return {word: frozenset(codes) for word, codes in words.items()}
 
 
-@lru_cache(maxsize=16)
+@once
 def per_words(language: str | None) -> frozenset[str]:
     patterns = (data["compound_unit_patterns"]["per"]["long"] for data in _locales(language))
     texts = (text for pattern in patterns for text in _texts(pattern))
     return frozenset(folded_name(_PLACE.sub(" ", text)).casefold() for text in texts) | {"/"}
 
 
-@lru_cache
-def conjunctions() -> frozenset[str]:
+@once
+def conjunctions(_: None = None) -> frozenset[str]:
     """The words between the last two items of a list, but for English: "und", "y"."""
     names = (name for name in LANGUAGES if not name.startswith("en"))
     lists = (locale(name)["list_patterns"]["standard"] for name in names)
@@ -239,7 +253,7 @@ def conjunctions() -> frozenset[str]:
     return frozenset(_PLACE.sub("", text).strip(" ,").casefold() for text in texts) - {""}
 
 
-@lru_cache(maxsize=16)
+@once
 def months(language: str | None) -> Mapping[str, int]:
     """Numbers of months by name in lower case, "mars" and "3月".
 
@@ -253,12 +267,12 @@ def months(language: str | None) -> Mapping[str, int]:
     return {name: number for name, number in {**names, **own}.items() if number}
 
 
-@lru_cache(maxsize=16)
+@once
 def own_months(language: str) -> Mapping[str, int]:
     return dict(_numbered(locale(language)["months"]))
 
 
-@lru_cache(maxsize=16)
+@once
 def words_of_dates(language: str | None) -> frozenset[str]:
     """Days of the week, eras, and the words within dates: "de", "г", "年"."""
     words: set[str] = set()
@@ -272,7 +286,7 @@ def words_of_dates(language: str | None) -> frozenset[str]:
     return frozenset(map(folded_name, words))
 
 
-@lru_cache(maxsize=16)
+@once
 def parts_of_days(language: str | None) -> frozenset[str]:
     """Names that change a date or a time: "noon", "evening", "BC"."""
     texts = (
@@ -290,7 +304,7 @@ def _eras(data: Mapping[str, Any], number: int) -> Iterator[str]:
         yield from _texts(width.get(number))
 
 
-@lru_cache(maxsize=16)
+@once
 def halves_of_days(language: str | None) -> Mapping[str, bool]:
     """True for names of the afternoon ("pm"), False for names of the forenoon."""
     names: dict[str, bool] = {}
@@ -312,11 +326,7 @@ def _numbered(part: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
                 yield from ((folded_name(text).casefold(), at) for at, text in texts.items())
 
 
-@lru_cache(maxsize=16)
-def named(part: str, language: str | None) -> Mapping[str, tuple[str, ...]]:
+def named(part: str, language: str | None) -> dict[str, tuple[str, ...]]:
     """Codes by name in lower case. part: "territories" or "languages"."""
-    names: dict[str, dict[str, None]] = {}
-    for data in _locales(language):
-        for code, text in data[part].items():
-            names.setdefault(folded_name(text).casefold(), {})[code] = None
-    return {name: tuple(codes) for name, codes in names.items()}
+    pairs = (pair for data in _locales(language) for pair in data[part].items())
+    return indexed((folded_name(text).casefold(), code) for code, text in pairs)

@@ -132,7 +132,7 @@ def _of_bare(around: Text, at: int, before: str, field: FieldUnit, language: str
         is_own = any(unit == field.unit for unit, _ in units)
         return "" if is_own else f"{number.text} {head[1]}"
     behind = around.tokens[amount.end : amount.end + 1]
-    joins = {"and", *conjunctions()}
+    joins = {"and", *conjunctions(None)}
     if any(each.kind == "word" and each.text not in joins for each in behind):
         return _UNREAD + around.source[number.start : behind[0].end]
     return ""

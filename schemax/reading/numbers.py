@@ -234,7 +234,7 @@ def _is_beside(text: Text, end: int, first: int) -> bool:
     """True if no more than a comma, a hyphen or a conjunction stands between two amounts."""
     words = [token.text.casefold() for token in text.tokens[end:first]]
     return words in ([], [","], ["-"]) or (
-        len(words) == 1 and (words[0] == "and" or words[0] in cldr.conjunctions())
+        len(words) == 1 and (words[0] == "and" or words[0] in cldr.conjunctions(None))
     )
 
 
@@ -291,7 +291,7 @@ def _check_left_over(
     follower = tokens[said.end] if said.end < len(tokens) else None
     if leader and leader.text.casefold() in NEGATIONS - {"no"}:  # "No 33" is a number
         raise ValueError(f'"{leader.text}" says what is not meant')
-    if len(behind) > 1 and not is_run and behind[0].text in cldr.conjunctions():
+    if len(behind) > 1 and not is_run and behind[0].text in cldr.conjunctions(None):
         raise ValueError(f'"{behind[0].text}" goes on with the amount')
     if field is None:
         _check_unitless(text, amount, language)

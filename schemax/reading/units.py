@@ -63,7 +63,6 @@ def _registry() -> Any:
     return registry
 
 
-@lru_cache(maxsize=4096)
 def _parsed(name: str) -> Any | None:
     """pint's unit of a name; None for an unknown name, and for differences of temperature."""
     if not _SAFE.fullmatch(name) or len(name) > _LONGEST:
@@ -84,7 +83,7 @@ class FieldUnit:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.code = name.upper() if name.upper() in cldr.currency_codes() else None
+        self.code = name.upper() if name.upper() in cldr.currency_codes(None) else None
         self.unit = None if self.code else _declared(name)
         # The names of the field's own unit, which count in any case.
         self.names = frozenset(

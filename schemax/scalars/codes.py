@@ -147,7 +147,7 @@ class Country(Code):
         own = {
             code: code if self.name == "country" else one.alpha_3 for code, one in countries.items()
         }
-        return _by_name((name, own[code]) for name, code in pairs if code in own)
+        return cldr.indexed((_key(name), own[code]) for name, code in pairs if name and code in own)
 
 
 class Country3(Country):
@@ -184,7 +184,7 @@ class Language(Code):
         for one in pycountry.languages:
             if code := getattr(one, "alpha_2", ""):
                 pairs += [(spelt, code) for spelt in (code, one.alpha_3, *_spellings(one.name))]
-        return _by_name((name, code) for name, code in pairs if self.is_code(code))
+        return cldr.indexed((_key(name), code) for name, code in pairs if self.is_code(code))
 
 
 class Currency(Code):
@@ -209,7 +209,7 @@ class Currency(Code):
     def names(self, language: str | None) -> Names:
         pairs = cldr.currencies(language).items()
         codes = ((name, code) for name, codes in pairs for code in codes)
-        return _by_name((name, code) for name, code in codes if self.is_code(code))
+        return cldr.indexed((_key(name), code) for name, code in codes if self.is_code(code))
 
     def is_sign(self, text: str) -> bool:
         return any(unicodedata.category(char) == "Sc" for char in text)
@@ -225,11 +225,3 @@ def _spellings(name: str) -> Iterator[str]:
     yield name
     first, _, rest = name.partition(", ")
     yield f"{rest} {first}".removeprefix("The ").strip()
-
-
-def _by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    names: dict[str, dict[str, None]] = {}
-    for name, code in pairs:
-        if name:
-            names.setdefault(_key(name), {})[code] = None
-    return {name: tuple(codes) for name, codes in names.items()}
