@@ -55,6 +55,15 @@ class Box:
     made: int = dataclasses.field(default=7, init=False)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Parcel:
+    """Declared as the standard library does, and never changed."""
+
+    name: str
+    weight: float | None = None
+    box: Box | None = None
+
+
 @checked_dataclass
 class Lid:
     box: Box

@@ -5,16 +5,18 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal
 
 import pydantic
 import pytest
-from pydantic import BaseModel, Field, HttpUrl
+from pydantic import AnyUrl, BaseModel, EmailStr, Field, HttpUrl
 
 from schemax.attributes import attr, compile_attributes, settings_of
 from schemax.errors import SchemaError
+from schemax.formats import get_format
+from schemax.results import SlotText, build
 from schemax.schema import AttrSchema
 
 
@@ -85,11 +87,10 @@ def test_round_trip_of_a_plain_model_as_text() -> None:
         legalName: str | None = None  # noqa: N815
 
     model = AttrSchema.from_json_schema(json.dumps(Phone.model_json_schema()))
-    # A document's format only describes its texts, so that none is rewritten.
-    assert {one[0]: one[4] for one in essence(Phone)}["link",] == "url"
-    assert essence(model) == [
-        (*one[:4], "string", *one[5:]) if one[4] == "url" else one for one in essence(Phone)
-    ]
+    assert essence(model) == essence(Phone)
+    # A document's format says how texts are read; Pydantic rewrites none.
+    found = model.model_validate({"maker": "xy", "size": 1, "link": "HTTP://x.org"})
+    assert found.model_dump()["link"] == "HTTP://x.org"
     with pytest.raises(pydantic.ValidationError):
         model.model_validate({"maker": "x", "size": 1})
     item = model.model_validate({"maker": "xy", "size": 1, "sizes": [2, 1, 2]})
@@ -97,6 +98,45 @@ def test_round_trip_of_a_plain_model_as_text() -> None:
     written = model.model_json_schema()["properties"]
     assert written["sizes"]["uniqueItems"] is True
     assert written["link"]["anyOf"][0]["format"] == "uri"
+
+
+def test_formats_come_back_as_the_same_kinds() -> None:
+    class Visit(AttrSchema):
+        stay: timedelta
+        stays: list[timedelta] = []  # noqa: RUF012
+        day: date | None = None
+        home: AnyUrl
+        pages: list[HttpUrl] | None = None
+        mail: EmailStr = "a@example.com"
+
+    document = Visit.json_schema()
+    again = AttrSchema.from_json_schema(document)
+    assert again.json_schema() == document
+    assert essence(again) == essence(Visit)
+    raws = {"stay": "2 hours", "home": "www.example.com", "mail": "mailto:b@x.org"}
+    attributes, output = compile_attributes(again), get_format("json")
+    slots = [SlotText(output.escape(raws.get(a.name)), "stop", 1, True) for a in attributes]
+    item = build(again, attributes, slots, output, index=0, document_id=None)
+    assert item.value is not None
+    assert item.errors == ()
+    assert item.value.model_dump(exclude_defaults=True) == {
+        "stay": timedelta(hours=2),
+        "home": "https://www.example.com",
+        "mail": "b@x.org",
+    }
+
+
+def test_choices_have_the_type_that_stands_beside_them() -> None:
+    model = from_properties(
+        ["size"],
+        size={"type": "string", "enum": ["S", 5, None]},
+        number={"type": "integer", "enum": [1, 2.0, 2.5, True, "1"]},
+    )
+    assert [a.choices for a in compile_attributes(model)] == [("S",), ("1", "2.0")]
+    with pytest.raises(pydantic.ValidationError):
+        model.model_validate({"size": None})
+    with pytest.raises(SchemaError, match="no value of its enum has the type 'boolean'"):
+        from_properties(size={"type": "boolean", "enum": ["yes", 1]})
 
 
 def test_a_title_is_shown_as_it_stands() -> None:
@@ -117,7 +157,15 @@ def from_properties(required: Sequence[str] = (), **properties: Any) -> type[Att
         ({"type": "string"}, "string", False, False),
         ({"type": "string", "format": "date"}, "date", False, False),
         ({"type": "string", "format": "date-time"}, "datetime", False, False),
-        ({"type": "string", "format": "uri"}, "string", False, False),
+        ({"type": "string", "format": "uri"}, "url", False, False),
+        ({"type": "string", "format": "email", "pattern": "@x"}, "email", False, False),
+        ({"type": "string", "format": "duration"}, "duration", False, False),
+        ({"type": "string", "format": "hostname"}, "string", False, False),
+        ({"type": "array", "items": {"type": "string", "format": "uri"}}, "url", True, False),
+        ({"type": ["string", "null"], "format": "email"}, "email", False, True),
+        ({"enum": ["a", None], "type": "string"}, "enum", False, False),
+        ({"enum": ["a", None], "type": ["string", "null"]}, "enum", False, True),
+        ({"enum": ["a", None], "type": "string", "nullable": True}, "enum", False, True),
         ({"type": "integer", "minimum": 1, "multipleOf": 2}, "integer", False, False),
         ({"type": "number", "exclusiveMinimum": 0.5}, "number", False, False),
         ({"type": "boolean"}, "boolean", False, False),

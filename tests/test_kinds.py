@@ -24,6 +24,7 @@ from kind_models import (
     Everything,
     Lid,
     Note,
+    Parcel,
     Part,
     Person,
     flat,
@@ -376,6 +377,11 @@ def test_tuples_of_another_length_are_errors_and_null_is_none() -> None:
     ("kind", "slots", "value"),
     [
         (Box, {"width": ' "2.5 cm"', "labels": ' ["a"]'}, Box(2.5, ["a"])),
+        (
+            Parcel,
+            {"name": ' "a"', "weight": " 2", "box__width": " 1"},
+            Parcel(name="a", weight=2.0, box=Box(1.0)),
+        ),
         (Lid, {"box__width": " 1", "tight": " true"}, Lid(Box(1.0), tight=True)),
         (Note, {"text": ' "x"', "author": " null"}, {"text": "x"}),
     ],

@@ -20,6 +20,7 @@ from pydantic_core import to_jsonable_python
 
 from schemax.attributes.classes import declares_fields
 from schemax.attributes.constraints import constraints_of, misplaced
+from schemax.attributes.declaration import TextFormat
 from schemax.attributes.field_type import (
     MOST_MEMBERS,
     FieldType,
@@ -53,7 +54,11 @@ def field_type_of(annotation: Any) -> FieldType:
     if reason := misplaced(bare, metadata, samples_of(field_type)):
         raise UnsupportedType(reason)
     own = constraints_of(metadata, field_type.is_list)
-    return replace(field_type, constraints=(*field_type.constraints, *own))
+    kind = field_type.kind
+    for piece in metadata:
+        if isinstance(piece, TextFormat):
+            kind = _JSON_KINDS.get(("string", piece.name), kind)
+    return replace(field_type, kind=kind, constraints=(*field_type.constraints, *own))
 
 
 def _bare_type(annotation: Any, bare: Any) -> FieldType:

@@ -143,7 +143,9 @@ _reader_of = lru_cache(maxsize=256)(TypeAdapter[Any])
 
 @lru_cache(maxsize=256)
 def _fields_of_dataclass(kind: type[Any]) -> Mapping[str, FieldInfo]:
-    made: Any = kind if "__pydantic_fields__" in vars(kind) else pydantic_dataclass(kind)
+    made: Any = kind
+    if "__pydantic_fields__" not in vars(kind):
+        made = pydantic_dataclass(kind, frozen=kind.__dataclass_params__.frozen)
     if not made.__pydantic_complete__:
         rebuild_dataclass(made, raise_errors=False)
     fields: Mapping[str, FieldInfo] = made.__pydantic_fields__

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import signature
 from typing import Any
 
 from annotated_types import BaseMetadata
 from pydantic import Field
-from pydantic.annotated_handlers import GetCoreSchemaHandler
+from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import core_schema
 
 
@@ -91,6 +92,21 @@ class Distinct(BaseMetadata):
             # Inside, as Pydantic treats lengths, which would else be written as lengths of a text.
             return {**schema, "schema": _without_repeats(schema["schema"])}
         return _without_repeats(schema)
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat(BaseMetadata):
+    """Metadata of an `Annotated` str: the format of JSON Schema that the text has, such as uri.
+
+    The text is read as a value of that format, and stays a str, which Pydantic does not rewrite.
+    """
+
+    name: str
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), "format": self.name}
 
 
 def _without_repeats(schema: core_schema.CoreSchema) -> core_schema.CoreSchema:

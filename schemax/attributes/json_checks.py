@@ -15,6 +15,7 @@ from pydantic import BaseModel, RootModel
 
 from schemax.attributes.json_document import DATA, MOST_PARTS, Node, SchemaDocument
 from schemax.attributes.json_effort import Effort, TooMuch, bounded, check_standard
+from schemax.attributes.json_values import DECLARED_FORMATS
 from schemax.messages import clipped
 
 _BEYOND = frozenset(
@@ -23,7 +24,6 @@ _BEYOND = frozenset(
     | {"unevaluatedItems", "unevaluatedProperties"}
 )
 _MOST_FOLLOWED = 64
-_DECLARED_FORMATS = ("date", "date-time")
 
 
 class Problem(NamedTuple):
@@ -119,7 +119,7 @@ def _says_more(node: Any, is_schema: bool) -> bool:
     if is_schema:
         form = node.get("format")
         # The format of an object is the output format of the model.
-        if form is not None and form not in _DECLARED_FORMATS and "properties" not in node:
+        if form is not None and form not in DECLARED_FORMATS and "properties" not in node:
             return True
         if not _BEYOND.isdisjoint(node) and not _is_optional(node):
             return True

@@ -88,9 +88,9 @@ class Types(ABC):
         if "allOf" in node:
             return self._type(self._flat(node, place), place)
         if "const" in node:
-            return self._choices.of_constant(node["const"], place)
+            return self._choices.of_constant(node, place)
         if "enum" in node:
-            return self._choices.of_enum(node["enum"], place)
+            return self._choices.of_enum(node, place)
         if word := self._union_word(node, place):
             return self._alternatives(node, node[word], place)
         return self._plain_type(node, place)

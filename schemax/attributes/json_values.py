@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
+from schemax.attributes.declaration import TextFormat
 from schemax.attributes.field_type import MOST_CHOICES
 from schemax.attributes.json_document import Node, Place, SchemaDocument
 from schemax.messages import clipped
@@ -24,8 +25,16 @@ NUMERIC = {
 _TEXTUAL = {"minLength": "min_length", "maxLength": "max_length", "pattern": "pattern"}
 LENGTHS = {"minItems": "min_length", "maxItems": "max_length"}
 SIZES = {"minProperties": "min_length", "maxProperties": "max_length"}
+_TYPES: Mapping[str, tuple[type[Any], ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
 # Each use of an enum takes memory for all choices: in validation, in prompts and in grammars.
 _MOST_TOGETHER = 50_000
+DECLARED_FORMATS = {"date": date, "date-time": datetime, "duration": timedelta}
 CONSTRAINTS = (*NUMERIC, *_TEXTUAL, *LENGTHS, "uniqueItems", "format", "items")
 
 
@@ -33,12 +42,11 @@ def text_type(document: SchemaDocument, node: Node, place: Place) -> Any:
     form = node.get("format")
     if form is not None and not isinstance(form, str):
         raise document.error(place, "format must be text")
-    types: dict[str | None, Any] = {"date": date, "date-time": datetime}
-    if form in types:
-        return types[form]
-    # Other formats are hints: parsing a URI, say, would rewrite the document's text.
-    extra = {"json_schema_extra": {"format": form}} if form else {}
-    return constrained(document, str, node, _TEXTUAL, place, **extra)
+    if form in DECLARED_FORMATS:
+        return DECLARED_FORMATS[form]
+    # Other formats stay texts: a URL of Pydantic, say, would rewrite the document's text.
+    text = constrained(document, str, node, _TEXTUAL, place)
+    return Annotated[text, TextFormat(form)] if form else text
 
 
 def constrained(
@@ -47,10 +55,9 @@ def constrained(
     node: Node,
     words: Mapping[str, str],
     place: Place,
-    **extra: Any,
 ) -> Any:
     names = {key: word for key, word in words.items() if key != "pattern"}
-    options = {names[key]: node[key] for key in names if key in node} | extra
+    options = {names[key]: node[key] for key in names if key in node}
     # Patterns follow lengths, which apply to the text itself.
     patterns: list[Any] = []
     if "pattern" in words and "pattern" in node:
@@ -80,23 +87,29 @@ class Choices:
 
     def __init__(self, document: SchemaDocument) -> None:
         self._document = document
-        self._made: dict[int, Any] = {}  # by identity of lists, which the document keeps alive
+        # By type, and identity of lists, which the document keeps alive.
+        self._made: dict[tuple[int, str], Any] = {}
         self._count = 0
 
-    def of_enum(self, values: Any, place: Place) -> Any:
+    def of_enum(self, node: Node, place: Place) -> Any:
+        values, kind = node["enum"], node.get("type")
         if not isinstance(values, list) or not values:
             raise self._document.error(place, "enum must be a list of values")
-        made = self._made.get(id(values))
+        key = id(values), str(kind)
+        made = self._made.get(key)
         if made is None and values != [None]:
-            made = self._made[id(values)] = self._of(values, place)
+            fitting = [value for value in values if _has_type(value, kind)]
+            if not fitting:
+                raise self._document.error(place, f"no value of its enum has the type {kind!r}")
+            made = self._made[key] = self._of(fitting, place)
         self._count += len(values)
         if self._count > _MOST_TOGETHER:
             reason = f"all choices of the document together are more than {_MOST_TOGETHER:,}"
             raise self._document.error(place, f"{reason}; declare some as texts")
         return made
 
-    def of_constant(self, value: Any, place: Place) -> Any:
-        return None if value is None else self._of([value], place)
+    def of_constant(self, node: Node, place: Place) -> Any:
+        return None if node["const"] is None else self._of([node["const"]], place)
 
     def _of(self, values: list[Any], place: Place) -> Any:
         if len(values) > MOST_CHOICES:
@@ -108,6 +121,15 @@ class Choices:
                 raise self._document.error(place, f"choice {value!r} is neither text nor a number")
         literal: Any = Literal
         return literal[tuple(values)]
+
+
+def _has_type(value: Any, kind: Any) -> bool:
+    """True if a value has a `type` of JSON Schema, one name or a list of names."""
+    if isinstance(kind, list):
+        return any(_has_type(value, one) for one in kind)
+    if kind == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return not isinstance(kind, str) or type(value) in _TYPES.get(kind, (type(value),))
 
 
 def default_of(document: SchemaDocument, annotation: Any, default: Any, place: Place) -> Any:
