@@ -43,6 +43,7 @@ def test_each_kind_of_item() -> None:
         units: set[Literal["cm", "in"]] = set()  # noqa: RUF012
         days: list[date] = []  # noqa: RUF012
         even: list[Annotated[int, AfterValidator(not_odd)]] | None = None
+        either: list[int | date] = []  # noqa: RUF012
 
     item = read(
         Product,
@@ -51,9 +52,15 @@ def test_each_kind_of_item() -> None:
         units=["cm", "kg"],
         days=["2024", "2024-01-31", "x"],
         even=["1", "2", "3"],
+        either=["5", "x", "2024-01-31"],
     )
     assert item.value == Product(
-        numbers=[1, 3], weights=(2, 0.5), units={"cm"}, days=[date(2024, 1, 31)], even=[2]
+        numbers=[1, 3],
+        weights=(2, 0.5),
+        units={"cm"},
+        days=[date(2024, 1, 31)],
+        even=[2],
+        either=[5, date(2024, 1, 31)],
     )
     assert told(item) == [
         ("weights", "item 2", "3 cm"),
@@ -64,6 +71,7 @@ def test_each_kind_of_item() -> None:
         ("days", "item 3", "x"),
         ("even", "item 1", "1"),
         ("even", "item 3", "3"),
+        ("either", "item 2", "x"),
     ]
     assert item.fields["numbers"].raw == ' ["1", "x", "3", "y"]'
 

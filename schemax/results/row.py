@@ -125,7 +125,7 @@ class Row:
         self, leaf: Leaf, texts: Sequence[str], strict: bool
     ) -> tuple[list[Reading], dict[int, str]]:
         """The readings of a field's texts; the places of items that cannot be read -> reason."""
-        if not leaf.attribute.is_list or leaf.attribute.members:
+        if not leaf.attribute.is_list or leaf.attribute.positions:
             return readings_of(leaf, texts, strict, self.documents), {}
         readings: list[Reading] = []
         refused: dict[int, str] = {}
@@ -304,7 +304,7 @@ class Row:
 
     def drops_items(self, leaf: Leaf) -> bool:
         """True for a list that is one text, in which a faulty item costs itself alone."""
-        is_uniform = leaf.attribute.is_list and not leaf.attribute.members
+        is_uniform = leaf.attribute.is_list and not leaf.attribute.positions
         return is_uniform and isinstance(self.chosen[leaf.index], list)
 
     def fault_items(self, leaf: Leaf, messages: Mapping[int, str]) -> None:
