@@ -49,7 +49,7 @@ def test_words_of_the_document_name_a_choice(embedded: Extractor, format: str) -
     items = sorted(embedded.stream(BOOTS, Shoe, format=format), key=lambda item: item.index)
     fields = [item.fields["gender"] for item in items]
     assert [field.value for field in fields] == ["women", "men", "unisex"]
-    assert fields[0].note == '"Women\'s" read as women (its words)'
+    assert fields[0].note == '"Women\'s" read as women (similar spelling)'
     assert [
         item.texts["text"][slice(*f.span[:2])]
         for item, f in zip(items, fields, strict=True)

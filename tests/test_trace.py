@@ -104,7 +104,7 @@ def test_later_waves_and_texts_of_choices_are_shown_with_their_fields(embedded: 
         ids = written(found, name, result.note is not None and "read as" in result.note)
         assert codec.decode_bytes(ids).decode().startswith(result.raw)
     fields = found.extraction.fields
-    assert fields["gender"].note == '"Women\'s" read as women (its words)'
+    assert fields["gender"].note == '"Women\'s" read as women (similar spelling)'
     first = {
         name: min(n for n, row in enumerate(found.passes) if any(w.field == name for w in row))
         for name in fields

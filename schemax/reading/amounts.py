@@ -125,7 +125,8 @@ class Grammar:
         end += 2 * has_no_cents
         factor, end, doubts = self._factor(end, codes is not None)
         start = self._behind_hyphen(end)
-        is_quoted = first > 0 and self.tokens[first - 1].text in _QUOTES
+        is_near = first > 0 and is_glued(self.tokens[first - 1], self.tokens[first])
+        is_quoted = is_near and self.tokens[first - 1].text in _QUOTES
         is_order = self._is_ordinal(at, end)
         units, unit_end = (None, end) if is_quoted or is_order else self._unit(start)
         own, code_end = self._currency(start)
@@ -286,9 +287,7 @@ class Grammar:
         for end in self._ends(at, _MOST_TOKENS):
             name = self._text(at, end)
             units = units_named(name, self._language)
-            # In another case, short names are letters of all kinds: "10 D".
-            is_spelt = not units or len(name) > 2 or any(rank < OTHER_CASE for _, rank in units)
-            if units is not None and (is_spelt or self._takes(units)):
+            if units is not None and self._is_meant(name, at, units):
                 return units, end
         field = self._field
         if field is not None and field.unit is not None and self._text(at, at + 1).isalpha():
@@ -298,6 +297,18 @@ class Grammar:
             if self._takes(known):
                 return known, at + 1
         return None, at
+
+    def _is_meant(self, name: str, at: int, units: Units) -> bool:
+        """True for a unit's name that is no ordinary word or letter: "10 D", "21A", "1080p"."""
+        if len(name) > 2 or not (name.isalpha() and name.isascii()):
+            return True
+        if len(name) == 1:
+            english = tuple(pair for pair in units if pair[1] % OTHER_CASE <= cldr.ENGLISH)
+            is_apart = not is_glued(self.tokens[at - 1], self.tokens[at])
+            is_english = any(rank <= cldr.ENGLISH for _, rank in units)
+            return self._takes(english) or (is_english and (is_apart or self._field is None))
+        is_spelt = any(rank < OTHER_CASE for _, rank in units)
+        return not units or is_spelt or self._takes(units)
 
     def _takes(self, units: Units) -> bool:
         return self._field is not None and any(self._field.takes(unit) for unit, _ in units)

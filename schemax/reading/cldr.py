@@ -22,6 +22,9 @@ LANGUAGES = (
 )
 """CLDR's names of the locales that are read; English comes first where languages disagree."""
 
+ENGLISH = 3
+"""The last rank of English, behind the field's language."""
+
 # CLDR's units -> pint's, where the names differ.
 _UNITS = {
     **{"foodcalorie": "kilocalorie", "millimeter-ofhg": "mmHg", "newton-meter": "newton * meter"},
@@ -77,7 +80,8 @@ def locale(name: str) -> Mapping[str, Any]:
 
 
 def _names(language: str | None) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*([language] if language else []), *LANGUAGES)))
+    """The locales by rank: the field's language at 0, English from 1 to `ENGLISH`."""
+    return (language or "en", *LANGUAGES)
 
 
 def _locales(language: str | None) -> Iterator[Mapping[str, Any]]:

@@ -46,9 +46,6 @@ _PREFIXED = frozenset(
 OTHER_CASE = 1000
 """From this rank on, a unit's name differs from the text by case."""
 
-# The last rank of English, behind the field's language.
-_ENGLISH = 3
-
 
 @lru_cache(maxsize=1)
 def _registry() -> Any:
@@ -189,8 +186,8 @@ def meant(units: Sequence[tuple[Any, int]], field: FieldUnit, larger: Any = None
         return smaller[0] if smaller else None
     # A name that neither the field's language nor English has must mean the same in all others.
     best = min(fitting.values(), default=0)
-    chosen = [unit for unit in fitting if best > _ENGLISH or fitting[unit] == best]
-    if field.unit in chosen and best <= _ENGLISH:
+    chosen = [unit for unit in fitting if best > cldr.ENGLISH or fitting[unit] == best]
+    if field.unit in chosen and best <= cldr.ENGLISH:
         return field.unit
     alike = [unit for unit in chosen if _root(unit) == _root(field.unit)]
     chosen = alike if len(alike) == 1 and best >= OTHER_CASE else chosen
