@@ -6,14 +6,16 @@ from collections.abc import Iterable
 
 _LITERALS = frozenset({"true", "false", "null"})
 _NO_VALUE = frozenset(
-    {"n/a", "na", "n.a.", "nil", "none", "null", "nothing", "-", "--", "–", "—", "?", "k.a."}
-    | {"unknown", "unspecified", "undefined", "tbd", "no data"}
+    {"n/a", "na", "n.a.", "k.a.", "nil", "none", "null", "nothing", "unknown", "unspecified"}
+    | {"-", "--", "–", "—", "?"}
 )
-_NOT = frozenset({"available", "applicable", "specified", "stated", "given", "known", "mentioned"})
+_NOT = frozenset({"available", "applicable", "specified", "stated", "known", "mentioned"})
+
+NO = ("no", "nein", "non", "não", "nao")
+"""Words that answer a question with no."""
 
 NEGATIONS = frozenset(
-    {"no", "not", "non", "never", "without", "except", "kein", "keine", "nicht", "ohne", "sans"}
-    | {"sin", "sem", "pas", "isnt", "arent", "nein", "não"}
+    {*NO, "not", "without", "kein", "keine", "nicht", "ohne", "sans", "sin", "sem", "pas"}
 )
 """Words that say that what they stand beside is not meant."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from schemax.reading import Reading, noted
-from schemax.reading.absence import NEGATIONS
+from schemax.reading.absence import NEGATIONS, NO
 from schemax.reading.tokens import tokens_of
 
 WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("true", "yes", "ja", "oui", "sí", "si", "sim"), True),
-    **dict.fromkeys(("false", "no", "nein", "non", "não", "nao"), False),
+    **dict.fromkeys(("false", *NO), False),
 }
 """The words, in lower case, that a constrained slot may write, in any usual case."""
 

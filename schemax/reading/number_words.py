@@ -10,7 +10,7 @@ from schemax.reading.absence import NEGATIONS
 LANGUAGES = ("en", "de", "fr", "es", "pt", "it", "nl")
 """Languages that are read where a field names none."""
 
-MINUS = frozenset({"minus", "negative", "moins", "menos", "meno"})
+MINUS = frozenset({"minus", "moins", "menos", "meno"})
 """Words before a number that make it negative."""
 
 FRACTIONS = frozenset({"half", "halves", "quarter", "quarters"})

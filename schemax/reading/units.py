@@ -13,8 +13,7 @@ from schemax.reading import cldr
 
 # Spellings of shops that neither CLDR nor pint knows.
 _ALSO = {
-    **{"sqft": "foot ** 2", "sqm": "meter ** 2", "cu ft": "foot ** 3", "gr": "gram"},
-    **{"ml": "milliliter", "ltr": "liter", "mtr": "meter", "fps": "frame / second"},
+    **{"sqft": "foot ** 2", "cu ft": "foot ** 3", "gr": "gram", "ml": "milliliter"},
     "ps": "metric_horsepower",
     # Of food, and of physics.
     **dict.fromkeys(("calorie", "calories", "cal"), "kilocalorie or calorie"),

@@ -18,8 +18,10 @@ Names: TypeAlias = Mapping[str, tuple[str, ...]]
 """The codes that may be meant by a name in lower case, the likeliest first."""
 
 # Names that are usual and not among CLDR's.
-_BRITISH = ("uk", "u.k.", "great britain", "england", "scotland", "wales")
-_COUNTRIES = {**dict.fromkeys(_BRITISH, "GB"), **dict.fromkeys(("usa", "u.s.a.", "america"), "US")}
+_COUNTRIES = {
+    **dict.fromkeys(("uk", "u.k.", "great britain", "england"), "GB"),
+    **dict.fromkeys(("usa", "u.s.a."), "US"),
+}
 # Shorter names are ordinary words as well: "is", "to", "and".
 _SHORTEST = 4
 _MOST_TOKENS = 10
