@@ -240,7 +240,7 @@ def _members(text: str) -> Tree:
         if start:
             groups[-1][name] = f" {text[start:end].strip(_AROUND)}"
 
-    opening = _OPENING.search(text)
+    opening, token = _OPENING.search(text), None
     for token in _TOKEN.finditer(text, opening.end()) if opening else ():
         mark = token[0]
         if depth or mark == "[":
@@ -260,8 +260,11 @@ def _members(text: str) -> Tree:
             groups.pop()
             if not groups:
                 return {} if _FURTHER.match(text, token.end()) else root
-    end_literal(len(text))
-    if start and not _WHOLE.match(text, start):
+    # The output is cut off: behind a member, if its last string or white space follows a comma.
+    end = token.start() if token and token[1] and token.start() > start else len(text)
+    is_behind = re.search(r",\s*\Z" if end < len(text) else r",\s+\Z", text[start:end])
+    end_literal(end if is_behind else len(text))
+    if start and not is_behind and not _WHOLE.match(text, start):
         groups[-1][name] = f" {text[key:].strip()}"  # with its key, no literal can be read
     return root
 
