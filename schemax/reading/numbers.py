@@ -56,7 +56,9 @@ def read_number(text: str, whole: bool, unit: str | None, language: str | None =
     field = field_unit(unit) if unit is not None else None
     stated = Grammar(text, whole, field, language).read()
     how = None
-    if not stated.has_digits and not says_no_value(text) and (words := in_digits(text, language)):
+    # JSON's null is zero in German.
+    is_null = says_no_value(text) or (language is None and "null" in text.casefold())
+    if not stated.has_digits and not is_null and (words := in_digits(text, language)):
         stated = Grammar(words[0], whole, field, language).read()
         how = "number words" if words[1] == "en" else f"number words, {words[1]}"
     if not stated.amounts:
