@@ -70,10 +70,6 @@ class Text:
     amounts: Sequence[Amount]
     codes: frozenset[int]
 
-    @property
-    def has_digits(self) -> bool:
-        return bool(self.amounts or self.codes)
-
 
 class Grammar:
     """Reads the amounts of one text.

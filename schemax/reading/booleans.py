@@ -39,6 +39,10 @@ def read_boolean(text: str) -> Reading:
     """
     if text in ("true", "false"):
         return Reading(text == "true")
+    if text.strip().casefold() in _KNOWN:
+        return noted(text, _KNOWN[text.strip().casefold()])
+    if not any(mark in text for mark in ".,;:!(–—"):
+        return Reading(text)
     words = [token.text.casefold() for token in tokens_of(text)]
     while words and words[-1] in ".!":
         words.pop()

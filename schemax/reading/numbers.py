@@ -54,13 +54,15 @@ def read_number(text: str, whole: bool, unit: str | None, language: str | None =
     if _LITERAL.fullmatch(ascii_text) and language is None and not (whole and "." in text):
         return Reading(text) if text.isascii() else noted(text, ascii_text)
     field = field_unit(unit) if unit is not None else None
-    stated = Grammar(text, whole, field, language).read()
-    how = None
-    # JSON's null is zero in German.
-    is_null = says_no_value(text) or (language is None and "null" in text.casefold())
-    if not stated.has_digits and not is_null and (words := in_digits(text, language)):
-        stated = Grammar(words[0], whole, field, language).read()
+    how, words = None, None
+    if not any(map(str.isnumeric, text)):
+        # JSON's null is zero in German.
+        is_null = says_no_value(text) or (language is None and "null" in text.casefold())
+        words = None if is_null else in_digits(text, language)
+        if words is None:
+            return Reading(text)
         how = "number words" if words[1] == "en" else f"number words, {words[1]}"
+    stated = Grammar(words[0] if words else text, whole, field, language).read()
     if not stated.amounts:
         return Reading(text)
     said, reasons = _one_statement(stated, field)
