@@ -72,7 +72,9 @@ def test_a_note_says_what_was_doubtful_or_not_read(text: str, said: str) -> None
     assert said in (read_number(text, False, None).note or "")
 
 
-@pytest.mark.parametrize("text", ["1.2.3", "UN55KU6300", "v2.5", "10⁶", "no", "", "twice", "third", "null"])
+@pytest.mark.parametrize(
+    "text", ["1.2.3", "UN55KU6300", "v2.5", "10⁶", "no", "", "twice", "third", "null"]
+)
 def test_what_states_no_number_is_left_as_it_is(text: str) -> None:
     assert read_number(text, False, None) == (text, None)
 
