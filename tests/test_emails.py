@@ -40,3 +40,9 @@ def test_what_is_left_as_it_is(text: str) -> None:
 def test_addresses_are_a_kind() -> None:
     check_kind(EmailStr, "a@example.com", "mailto:a@example.com", kind="email")
     assert read_as(EmailStr, "nobody").errors
+
+
+def test_long_texts_hold_no_address() -> None:
+    """The search takes quadratic time."""
+    for text in ("a" * 100_000, " " * 50_000 + "1", "a-" * 50_000 + "@x.org"):
+        assert SCALARS["email"].read(text) == (text, None)

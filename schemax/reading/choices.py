@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
@@ -77,10 +76,14 @@ class Choices:
         # Longest first: "light blue" names Light Blue, not Blue.
         for choice, known in self._words.items():
             for spelt in dict.fromkeys((" ".join(known), "".join(known))):
+                at = left.find(f" {spelt} ") if spelt else -1
                 # A letter is often an ordinary word; "or" and "/" lead to another choice.
                 is_letter = len(spelt) == 1 and spelt.isalpha()
-                beside = re.search(rf"(\S*) {re.escape(spelt)} (\S*)", left)
-                if spelt and not is_letter and beside and _ELSEWHERE.isdisjoint(beside.groups()):
+                beside = {
+                    left[:at].rpartition(" ")[2],
+                    left[at + len(spelt) + 2 :].partition(" ")[0],
+                }
+                if at >= 0 and not is_letter and _ELSEWHERE.isdisjoint(beside):
                     left = left.replace(f" {spelt} ", "  |  ")
                     named.append(choice)
         return named

@@ -24,6 +24,8 @@ _COUNTRIES = {
 }
 # Shorter names are ordinary words as well: "is", "to", "and".
 _SHORTEST = 4
+# The most characters of a text in which names are looked for.
+_LONGEST = 1000
 _MOST_TOKENS = 10
 
 
@@ -43,7 +45,7 @@ class Code(Scalar):
 
     def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         """Reads a code or a name. Raises ValueError for a text that names several, or negates."""
-        if self.is_code(text):
+        if self.is_code(text) or len(text) > _LONGEST:
             return Reading(text)
         names = self.names(language)
         tokens = tokens_of(text)

@@ -8,6 +8,8 @@ from schemax.reading import Reading, noted
 from schemax.scalars.base import Scalar
 
 _ADDRESS = re.compile(r"[^\s<>()\[\],;:\"@]+@[^\s<>()\[\],;:\"@]+\.[^\s<>()\[\],;:\"@]*[^\W_]")
+# The most characters of a text in which an address is looked for.
+_LONGEST = 1000
 # As pages hide them from robots.
 _AT = re.compile(r"\s*[\[({]\s*at\s*[\])}]\s*|\s+at\s+(?=\S+\s+dot\s)", re.IGNORECASE)
 _DOT = re.compile(r"\s*[\[({]\s*dot\s*[\])}]\s*|\s+dot\s+", re.IGNORECASE)
@@ -25,7 +27,7 @@ class Email(Scalar):
 
     def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         """Reads an address. Raises ValueError for several addresses."""
-        if _ADDRESS.fullmatch(text):
+        if len(text) > _LONGEST or _ADDRESS.fullmatch(text):
             return Reading(text)
         hidden = _AT.search(text)
         plain = _DOT.sub(".", _AT.sub("@", text)) if hidden else text
