@@ -330,7 +330,7 @@ def _numbered(part: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
                 yield from ((folded_name(text).casefold(), at) for at, text in texts.items())
 
 
-def named(part: str, language: str | None) -> dict[str, tuple[str, ...]]:
-    """Codes by name in lower case. part: "territories" or "languages"."""
-    pairs = (pair for data in _locales(language) for pair in data[part].items())
-    return indexed((folded_name(text).casefold(), code) for code, text in pairs)
+def named(part: str, language: str | None) -> Iterator[tuple[str, str]]:
+    """Yields names with their codes. part: "territories" or "languages"."""
+    for data in _locales(language):
+        yield from ((name, code) for code, name in data[part].items())

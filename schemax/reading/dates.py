@@ -121,13 +121,12 @@ def dates_in(tokens: Sequence[Token], language: str | None = None) -> Iterator[F
     at = 0
     while at < len(parts):
         triple = parts[at : at + 3]
-        found = _date(tokens, triple, language) if len(triple) == 3 else _compact(tokens, triple[0])
-        found = found or _compact(tokens, parts[at])
-        if found is not None:
-            yield found
-            at += 3 if found.end > parts[at].end else 1
-        else:
-            at += 1
+        stated = _date(tokens, triple, language) if len(triple) == 3 else None
+        stated = stated or _compact(parts[at])
+        if stated is not None:
+            yield stated
+        end = stated.end if stated is not None else 0
+        at += max(1, sum(part.first < end for part in triple))
 
 
 def _parts(tokens: Sequence[Token], language: str | None) -> Iterator[_Part]:
@@ -150,7 +149,7 @@ def _parts(tokens: Sequence[Token], language: str | None) -> Iterator[_Part]:
             at += 1
 
 
-def _compact(tokens: Sequence[Token], part: _Part) -> Found | None:
+def _compact(part: _Part) -> Found | None:
     """The date of eight digits, 20210303."""
     year, month, day = part.value // 10_000, part.value // 100 % 100, part.value % 100
     is_near = part.digits == 8 and 1900 <= year < 2100
@@ -210,9 +209,9 @@ def _gap(tokens: Sequence[Token], left: _Part, right: _Part, language: str | Non
     if left.first == right.first:  # in one token: 03.04.2021
         return "."
     between = tokens[left.end : right.first]
-    words = cldr.words_of_dates(language) | _WITHIN
+    known = (cldr.words_of_dates(language), _WITHIN, _MARKS)
     names = ({token.text.casefold(), cldr.folded_name(token.text).casefold()} for token in between)
-    if any(words.isdisjoint(spelt) and _MARKS.isdisjoint(spelt) for spelt in names):
+    if any(all(words.isdisjoint(spelt) for words in known) for spelt in names):
         return None
     return "".join(token.text for token in between if token.text in _MARKS)
 

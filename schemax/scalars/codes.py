@@ -141,8 +141,7 @@ class Country(Code):
         import pycountry
 
         countries = {country.alpha_2: country for country in pycountry.countries}
-        named = cldr.named("territories", language)
-        pairs = [(name, code) for name, codes in named.items() for code in codes]
+        pairs = [*cldr.named("territories", language)]
         for code, country in countries.items():
             given = (getattr(country, key, "") for key in ("name", "common_name", "official_name"))
             pairs += [(spelt, code) for name in given for spelt in _spellings(name)]
@@ -183,8 +182,7 @@ class Language(Code):
     def names(self, language: str | None) -> Names:
         import pycountry
 
-        named = cldr.named("languages", language)
-        pairs = [(name, code) for name, codes in named.items() for code in codes]
+        pairs = [*cldr.named("languages", language)]
         for one in pycountry.languages:
             if code := getattr(one, "alpha_2", ""):
                 pairs += [(spelt, code) for spelt in (code, one.alpha_3, *_spellings(one.name))]
