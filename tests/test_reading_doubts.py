@@ -90,6 +90,7 @@ def test_numbers_are_finite(text: str) -> None:
         ),
         *(
             ("-5", "-5 °C", "degF", "23"),
+            ("-5", "Storage (°C): -5", "degF", "23"),
             ("5", "-5 °C or 5 °C", "degF", "41"),
             ("5", "2-5 lb", "oz", "80"),
         ),

@@ -18,7 +18,7 @@ _BARE = re.compile(r"[-+−]?\d+(?:[.,]\d*)?(?:[eE][-+]?\d{1,2})?")
 _VULGAR = re.compile("[¼-¾⅐-⅞]")
 _FRACTION = re.compile(r"(?:\d+[\s-])?\d+\s?[/⁄]\s?\d+")
 # A unit in brackets before a number.
-_HEAD = re.compile(r"\(([^()\d]{1,12})\)[\s:|=.]*$")
+_HEAD = re.compile(r"\(([^()\d]{1,12})\)[\s:|=.−-]*$")
 # Marks a phrase whose last word is not understood.
 _UNREAD = "?"
 # The characters around a number that may belong to its amount.
@@ -130,7 +130,8 @@ def _of_bare(around: Text, at: int, before: str, field: FieldUnit, language: str
     units = units_named(head[1], language) if head else None
     if head and units and any(field.takes(unit) for unit, _ in units):
         is_own = any(unit == field.unit for unit, _ in units)
-        return "" if is_own else f"{number.text} {head[1]}"
+        sign = "-" if amount.value < 0 else ""
+        return "" if is_own and not sign else f"{sign}{number.text} {head[1]}"
     behind = around.tokens[amount.end : amount.end + 1]
     joins = {"and", *conjunctions(None)}
     if any(each.kind == "word" and each.text not in joins for each in behind):
