@@ -20,8 +20,8 @@ PAGES = {
     "SECURITY.md": "security-policy.md",
     "recipes/embedded/README.md": "recipe.md",
     "recipes/small/README.md": "recipe-small.md",
-    "schemax/embedded/README.md": "embedded-model.md",
-    "schemax/small/README.md": "small-model.md",
+    "schemax/weights/embedded/README.md": "embedded-model.md",
+    "schemax/weights/small/README.md": "small-model.md",
 }
 _SOURCES = {page: source for source, page in PAGES.items()}
 _LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")

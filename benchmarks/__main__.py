@@ -23,15 +23,15 @@ from benchmarks.served import measure_served
 from benchmarks.tables import measure_tables
 from benchmarks.transfers import PassCount
 from benchmarks.waves import measure_waves
-from schemax.benchmark.compare import load_model
-from schemax.cli import Verbs
+from schemax.base.messages import say
+from schemax.base.terminal import show, table
 from schemax.commands import bench as command
 from schemax.commands import bench_options as shared
 from schemax.commands import options
+from schemax.commands.cli import Verbs
 from schemax.commands.console import plain_warnings, refused_settings
 from schemax.commands.option_groups import Options, argument, option, verb
-from schemax.messages import say
-from schemax.terminal import show, table
+from schemax.evaluation.benchmark.compare import load_model
 
 app = typer.Typer(
     name="python -m benchmarks",

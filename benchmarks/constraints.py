@@ -15,16 +15,16 @@ import torch
 from pydantic import create_model
 
 from schemax.attributes import attr
-from schemax.benchmark.measure import synchronize
 from schemax.compiler import CompiledSchema, as_codec, compile_schema
 from schemax.compiler.choices import Branches
 from schemax.config import DecodingConfig
-from schemax.runtime.engine import fill
-from schemax.runtime.model import DecoderModel
-from schemax.runtime.sampler import Choice, Sampler
-from schemax.runtime.self_test import prepare
-from schemax.runtime.slot_grammars import SlotGrammars
-from schemax.schema import AttrSchema
+from schemax.evaluation.benchmark.measure import synchronize
+from schemax.extraction.schema import AttrSchema
+from schemax.runtime.engine.engine import fill
+from schemax.runtime.engine.self_test import prepare
+from schemax.runtime.models.model import DecoderModel
+from schemax.runtime.sampling.sampler import Choice, Sampler
+from schemax.runtime.sampling.slot_grammars import SlotGrammars
 from schemax.tokens import PromptIds, SlotOutput
 
 _TEMPLATE = "Read the attributes.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"

@@ -18,22 +18,22 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks.rivals import ALL
-from schemax.benchmark.compare import Comparison, compare_engines
-from schemax.benchmark.engines.base import EngineOptions
-from schemax.benchmark.generated import Sizes
-from schemax.benchmark.measure import NO_TIME, Rules, synchronize
-from schemax.benchmark.plot import plot
-from schemax.benchmark.random_models import SHAPES, shape_config
-from schemax.benchmark.report import EngineRow, Report, describe_environment
-from schemax.benchmark.table import markdown, markdown_table
+from schemax.base.resources import resource_dir
 from schemax.compiler import load_codec
-from schemax.diagnosis.agreement import agreements
 from schemax.errors import ModelError
+from schemax.evaluation.benchmark.compare import Comparison, compare_engines
+from schemax.evaluation.benchmark.engines.base import EngineOptions
+from schemax.evaluation.benchmark.generated import Sizes
+from schemax.evaluation.benchmark.measure import NO_TIME, Rules, synchronize
+from schemax.evaluation.benchmark.plot import plot
+from schemax.evaluation.benchmark.random_models import SHAPES, shape_config
+from schemax.evaluation.benchmark.report import EngineRow, Report, describe_environment
+from schemax.evaluation.benchmark.table import markdown, markdown_table
+from schemax.evaluation.diagnosis.agreement import agreements
 from schemax.evaluation.plots import can_plot
-from schemax.resources import resource_dir
-from schemax.runtime.limits import is_out_of_memory, release_memory
-from schemax.runtime.loading import pick_device
-from schemax.runtime.self_test import prepare
+from schemax.runtime.engine.self_test import prepare
+from schemax.runtime.models.limits import is_out_of_memory, release_memory
+from schemax.runtime.models.loading import pick_device
 
 SHAPES_OF_CARDS = ("qwen3-8b", "qwen3-0.6b", "qwen3-1.7b")
 # Seconds for all parts. As each part begins, the remaining time is divided by weight.

@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from benchmarks.transfers import PassCount, TransferCounter
-from schemax.benchmark.host.settings import (
+from schemax.compiler import TextCodec
+from schemax.evaluation.benchmark.host.settings import (
     KINDS,
     Setting,
     SlotType,
@@ -18,8 +19,7 @@ from schemax.benchmark.host.settings import (
     host_schema,
     sizes_of,
 )
-from schemax.compiler import TextCodec
-from schemax.runtime.engine import fill
+from schemax.runtime.engine.engine import fill
 
 LIVE_SLOTS = (64, 1024)
 _SLOTS = 16

@@ -22,7 +22,7 @@ import pint
 import typer
 from num2words import num2words
 
-from schemax.scalars import SCALARS
+from schemax.reading.kinds import SCALARS
 
 _NUMBER = re.compile(r"(?<![\w.,/:+-])(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(?![\d.,/:]|\w\d)")
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")

@@ -19,8 +19,9 @@ from typing import Any
 from unittest.mock import patch
 
 from schemax.attributes import Attribute
-from schemax.benchmark.engines.base import BenchmarkError, EngineOptions
-from schemax.benchmark.engines.generate import (
+from schemax.compiler import CompiledSchema
+from schemax.evaluation.benchmark.engines.base import BenchmarkError, EngineOptions
+from schemax.evaluation.benchmark.engines.generate import (
     Generate,
     Replay,
     behind,
@@ -28,10 +29,9 @@ from schemax.benchmark.engines.generate import (
     copied_cache,
     prefix_cache,
 )
-from schemax.benchmark.workload import Category, Ids, Listing, Workload
-from schemax.catalog import load_schema
-from schemax.compiler import CompiledSchema
-from schemax.extractor import Extractor
+from schemax.evaluation.benchmark.workload import Category, Ids, Listing, Workload
+from schemax.extraction.catalog import load_schema
+from schemax.extraction.extractor import Extractor
 from schemax.formats import Writable
 from schemax.tokens import PromptIds
 

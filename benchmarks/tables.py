@@ -22,18 +22,18 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from schemax.attributes import compile_attributes
-from schemax.calibration import Calibration
-from schemax.catalog import load_schema
+from schemax.base.calibration import Calibration
+from schemax.base.resources import resource_dir
 from schemax.commands import options
 from schemax.config import DecodingConfig
-from schemax.documents import RecordFields, read_documents
-from schemax.extractor import Extractor
+from schemax.extraction.catalog import load_schema
+from schemax.extraction.documents import RecordFields, read_documents
+from schemax.extraction.extractor import Extractor
+from schemax.extraction.prompt_file import PromptFile
 from schemax.formats import get_format
 from schemax.io.job import Job, source_of
 from schemax.io.storage import optional
 from schemax.io.task import Task
-from schemax.prompt_file import PromptFile
-from schemax.resources import resource_dir
 from schemax.results import Extraction, SlotText, build
 
 _SCHEMA = "shoes"

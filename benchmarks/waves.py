@@ -12,11 +12,11 @@ from pydantic import create_model
 
 from benchmarks.tables import titles
 from schemax.attributes import asked_fields, attr
-from schemax.catalog import load_schema
 from schemax.commands import options
 from schemax.compiler import CompiledSchema
+from schemax.extraction.catalog import load_schema
+from schemax.extraction.schema import AttrSchema
 from schemax.results import Extraction
-from schemax.schema import AttrSchema
 
 WAVES = (1, 2, 3, 4)
 _FIELDS = tuple(asked_fields(load_schema("clothing")))  # 16

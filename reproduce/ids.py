@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schemax.cli import main
+from schemax.commands.cli import main
 from schemax.formats import DocumentKey, register_format
 from schemax.formats.json_format import JsonFormat
 

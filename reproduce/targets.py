@@ -285,7 +285,7 @@ def _base(place: str, out: Path) -> str:
 def _made(base: str, place: str) -> Iterator[Step]:
     if place.startswith("layers-"):
         layers = ("--layers", place.removeprefix("layers-"))
-        arguments = ("reproduce.shrink", "schemax/embedded", base, *layers)
+        arguments = ("reproduce.shrink", "schemax/weights/embedded", base, *layers)
         yield Step(arguments, Path(base) / "config.json")
 
 

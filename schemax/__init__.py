@@ -3,15 +3,14 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import schemax.interrupts  # noqa: F401  # before all that takes time
+import schemax.base.interrupts  # noqa: F401  # before all that takes time
 
 # isort: split
 from schemax.attributes import attr
-from schemax.calibration import Calibration
-from schemax.catalog import load_schema, load_schemas
+from schemax.attributes.ready_made import schema_names
+from schemax.base.calibration import Calibration
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.config import DecodingConfig
-from schemax.diagnosis import Diagnosis, doctor
 from schemax.errors import (
     ExtractionError,
     InputError,
@@ -21,21 +20,22 @@ from schemax.errors import (
     ServerError,
     TemplateError,
 )
-from schemax.extractor import Extractor, extract
+from schemax.evaluation.diagnosis import Diagnosis, doctor
+from schemax.extraction.catalog import load_schema, load_schemas
+from schemax.extraction.extractor import Extractor, extract
+from schemax.extraction.schema import AttrSchema
 from schemax.formats import OutputFormat, register_format
-from schemax.ready_made import schema_names
 from schemax.report import report
 from schemax.results import Extraction, FieldError, FieldResult, Location, Span
-from schemax.schema import AttrSchema
 
 if TYPE_CHECKING:
-    from schemax import ray as ray
-    from schemax.discovery import discover
+    from schemax.io import ray as ray
     from schemax.io.arrow import arrow_schema
     from schemax.io.dataframes import extract_frame
     from schemax.io.document_files import load_document, load_documents
     from schemax.io.files import extract_files
     from schemax.io.summary import Summary
+    from schemax.training.discovery import discover
 
 __all__ = [
     "AttrSchema",
@@ -79,7 +79,7 @@ __all__ = [
 _LAZY = {
     "Summary": "schemax.io.summary",
     "arrow_schema": "schemax.io.arrow",
-    "discover": "schemax.discovery",
+    "discover": "schemax.training.discovery",
     "extract_files": "schemax.io.files",
     "extract_frame": "schemax.io.dataframes",
     "load_document": "schemax.io.document_files",
@@ -92,5 +92,5 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     if name == "ray":
-        return import_module("schemax.ray")
+        return import_module("schemax.io.ray")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

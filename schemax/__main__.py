@@ -1,5 +1,5 @@
 """`python -m schemax`."""
 
-from schemax.cli import main
+from schemax.commands.cli import main
 
 main()

@@ -120,10 +120,10 @@ class DecodingConfig:
         their probability equally (docs/results.md). 1 tells none apart, and so do other layouts
         than `branched`, stacked documents, and models that decode one row per slot.
     min_probability: a value that is less probable is taken for null, where its field may go without
-        one; None takes the model's own threshold (schemax.calibration), 0 keeps every value.
+        one; None takes the model's own threshold (schemax.base.calibration), 0 keeps every value.
         Values of the autoregressive layout have no probability, so all of them are kept.
     null_penalty: taken off the logit of null at a value's first token: above 0, more fields get a
-        value, and more of these are wrong. None takes the model's own (schemax.calibration), which
+        value, and more of these are wrong. None takes the model's own (`Calibration`), which
         is 0 unless somebody chose one. Probabilities are those that the choice was made by. The
         number of a list's items, in two phases, is never penalised. The autoregressive layout knows
         no penalty, and servers refuse one.

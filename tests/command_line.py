@@ -18,8 +18,8 @@ from stand_in import StandIn
 from typer.testing import CliRunner
 
 import schemax
-from schemax.cli import app
 from schemax.commands import options
+from schemax.commands.cli import app
 
 Result = Any  # of typer.testing, which does not export it
 Run = Callable[..., Result]
@@ -30,7 +30,7 @@ STAND_IN = str(Path(__file__).with_name("stand_in.py"))
 DECLARATION = '''
 from typing import Literal
 from schemax.attributes import attr
-from schemax.schema import AttrSchema
+from schemax.extraction.schema import AttrSchema
 
 class Small(AttrSchema, category="television"):
     """Short budgets."""

@@ -19,13 +19,13 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from schemax.attributes import attr
 from schemax.compiler import TextCodec
+from schemax.extraction.schema import AttrSchema
 from schemax.formats import OutputFormat
-from schemax.schema import AttrSchema
 
 # torch and transformers are imported where they are used: the process that deals out the tests to
 # others would wait for them before it starts these.
 if TYPE_CHECKING:
-    from schemax.runtime.model import DecoderModel
+    from schemax.runtime.models.model import DecoderModel
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -224,8 +224,8 @@ def tiny_model(family: str, vocab_size: int, **changes: Any) -> Any:
 @pytest.fixture(scope="session")
 def decoder_model(codec: TextCodec) -> Callable[..., DecoderModel]:
     """(family, **config changes) -> a float32 model over the small tokenizer; cached."""
-    from schemax.runtime.model import DecoderModel
-    from schemax.runtime.self_test import prepare
+    from schemax.runtime.engine.self_test import prepare
+    from schemax.runtime.models.model import DecoderModel
 
     made: dict[Any, DecoderModel] = {}
 
@@ -322,7 +322,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Writes docs/models.md out of the outcomes of tests/test_families.py."""
+    """Writes docs/models.md out of the outcomes of tests/runtime/test_families.py."""
     if not (path := config.getoption("--models-page")):
         return
     from models_page import models_page

@@ -20,11 +20,11 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from schemax.attributes import attr, compile_attributes
 from schemax.compiler import CompiledSchema, TextCodec
+from schemax.extraction.schema import AttrSchema
 from schemax.formats import OutputFormat
 from schemax.results import SlotText, build
-from schemax.runtime.fork import ForkModel
-from schemax.runtime.self_test import prepare
-from schemax.schema import AttrSchema
+from schemax.runtime.engine.fork import ForkModel
+from schemax.runtime.engine.self_test import prepare
 from schemax.tokens import DONE, PromptIds, SlotSpec, StopTable
 
 TEMPLATE = "Read.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"

@@ -18,7 +18,7 @@ from typing import Any
 
 from stand_in import use
 
-from schemax.cli import main
+from schemax.commands.cli import main
 
 # What changes or opens a file, as Python's audit hooks tell of it.
 CHANGES = ("open", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate")

@@ -13,15 +13,16 @@ from oracle import oracle_outputs
 from seams import replaced
 from torch import Tensor
 
-from schemax import Extraction, Extractor, pipeline
+from schemax import Extraction, Extractor
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
-from schemax.runtime import stream as stream_module
-from schemax.runtime.engine import Model, decode, fill
-from schemax.runtime.filling import child_number
-from schemax.runtime.limits import Limits
-from schemax.runtime.model import DecoderModel
-from schemax.runtime.outputs import DocumentOutput
+from schemax.extraction import pipeline
+from schemax.runtime.engine.engine import Model, decode, fill
+from schemax.runtime.engine.engine import stream as stream_module
+from schemax.runtime.models.limits import Limits
+from schemax.runtime.models.model import DecoderModel
+from schemax.runtime.slots.filling import child_number
+from schemax.runtime.slots.outputs import DocumentOutput
 from schemax.tokens import PromptIds, SlotOutput
 
 Outputs = list[tuple[SlotOutput, ...]]

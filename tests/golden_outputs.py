@@ -1,6 +1,6 @@
 """Outputs that are frozen in tests/golden: how they are made, written, read and compared.
 
-    pytest tests/test_golden.py -m "" --write-golden
+    pytest tests/runtime/test_golden.py -m "" --write-golden
 
 makes the files anew, and refuses documents that are a near tie, whose outputs change where weights
 change by a millionth and a second thread computes. Do so where outputs are meant to change, and say
@@ -32,9 +32,9 @@ from golden_cases import EXAMPLES, Case, Codes, Product
 from golden_documents import documents
 
 from schemax import Extractor, extract_files
+from schemax.base.resources import resource_dir
 from schemax.compiler import TextCodec, as_codec
 from schemax.config import LEFT_TO_MODELS
-from schemax.resources import resource_dir
 
 FOLDER = Path(__file__).with_name("golden")
 TOLERANCE = 2e-3

@@ -14,9 +14,9 @@ from typing_extensions import TypedDict
 
 from schemax.attributes import Attribute, attr, compile_attributes
 from schemax.compiler.few_shot import writable_of
+from schemax.extraction.schema import AttrSchema
 from schemax.formats import OutputFormat, get_format
 from schemax.results import Extraction, SlotText, build
-from schemax.schema import AttrSchema
 
 
 class Person(BaseModel):

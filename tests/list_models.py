@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from schemax.attributes import attr
-from schemax.schema import AttrSchema
+from schemax.extraction.schema import AttrSchema
 
 
 class Port(AttrSchema):

@@ -27,7 +27,7 @@ says that every slot got the tokens that transformers' own `generate` gives for 
 one attribute at a time.
 
 ```
-pytest tests/test_families.py -m "" --models-page docs/models.md
+pytest tests/runtime/test_families.py -m "" --models-page docs/models.md
 ```
 
 Measured with transformers {transformers}, torch {torch}, on a CPU.

@@ -11,12 +11,12 @@ from extractive import Copied
 from torch import Tensor
 
 from schemax.config import DecodingConfig
-from schemax.diagnosis.oracle import oracle_logits
-from schemax.loops import is_loop
-from schemax.runtime.engine import Model
-from schemax.runtime.plan import plan_prompt
-from schemax.runtime.requests import seeded
-from schemax.runtime.sampling import draw, largest
+from schemax.evaluation.diagnosis.oracle import oracle_logits
+from schemax.runtime.engine.engine import Model
+from schemax.runtime.sampling.loops import is_loop
+from schemax.runtime.sampling.sampling import draw, largest
+from schemax.runtime.slots.plan import plan_prompt
+from schemax.runtime.slots.requests import seeded
 from schemax.tokens import DONE, FinishReason, Grammar, PromptIds, SlotOutput, SlotSpec, StopTable
 
 

@@ -15,7 +15,7 @@ from report_picture import LISTINGS
 from serving import served
 
 from schemax import Extractor
-from schemax.resources import resource_dir
+from schemax.base.resources import resource_dir
 
 
 def main(out: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from schemax import Extractor, formats
-from schemax.calibration import Calibration
+from schemax.base.calibration import Calibration
 from schemax.servers.client import Client
 
 _PLACES = {
@@ -49,7 +49,7 @@ def replaced(patch: pytest.MonkeyPatch, name: str, value: Any) -> None:
 
 def pass_tokens() -> dict[str, int]:
     """How many tokens a pass has at most, by device: to be changed in place."""
-    from schemax.runtime import limits
+    from schemax.runtime.models import limits
 
     return limits._PASS_TOKENS
 
@@ -73,14 +73,14 @@ def assert_all_is_given_back(scheduler: Any) -> None:
 
 def flight() -> Any:
     """The class of what has a pass under way: `admit`, `begin`, `finish`."""
-    from schemax.runtime.stream import _Flight
+    from schemax.runtime.engine.stream import _Flight
 
     return _Flight
 
 
 def watch_prefixes(patch: pytest.MonkeyPatch, seen: Callable[[int], None]) -> None:
     """Tells how many instructions are held, whenever one was read."""
-    from schemax.runtime.stream import _Prefixes
+    from schemax.runtime.engine.stream import _Prefixes
 
     usual = _Prefixes.read
 
@@ -103,7 +103,7 @@ def keep_no_prefixes(patch: pytest.MonkeyPatch, model: Any) -> None:
 
 def watch_second_choices(patch: pytest.MonkeyPatch, seen: Callable[[], None]) -> None:
     """Tells whenever tokens are chosen again, since the first ones were refused."""
-    from schemax.runtime.sampling import Draw
+    from schemax.runtime.sampling.sampling import Draw
 
     usual = Draw._choose_again
 
@@ -116,32 +116,32 @@ def watch_second_choices(patch: pytest.MonkeyPatch, seen: Callable[[], None]) ->
 
 def search_with_one_beam(patch: pytest.MonkeyPatch) -> None:
     """Has all slots searched with beams, however few."""
-    patch.setattr("schemax.runtime.beams._FEWEST", 1)
+    patch.setattr("schemax.runtime.sampling.beams._FEWEST", 1)
 
 
 def kernel_for(*arguments: Any, **options: Any) -> Any:
     """The kernel of attention that is taken for tensors."""
-    from schemax.runtime import attention_backends
+    from schemax.runtime.attention.attention import attention_backends
 
     return attention_backends._kernel_for(*arguments, **options)
 
 
 def kernel_works(*arguments: Any) -> bool:
-    from schemax.runtime import attention_backends
+    from schemax.runtime.attention.attention import attention_backends
 
     return attention_backends._works(*arguments)
 
 
 def forget_kernels() -> None:
     """So that each is tried out again."""
-    from schemax.runtime import attention_backends
+    from schemax.runtime.attention.attention import attention_backends
 
     attention_backends._works.cache_clear()
 
 
 def calibration_of(source: Any) -> Calibration | None:
     """The calibration that comes with a model."""
-    from schemax.runtime.loading.load import _calibration
+    from schemax.runtime.models.loading.load import _calibration
 
     return _calibration(source)
 

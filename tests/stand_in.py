@@ -18,16 +18,16 @@ from typing import Any
 from judged_rows import judge_rows
 
 from schemax.attributes import compile_attributes
-from schemax.calibration import Calibration
-from schemax.calls import Calls
+from schemax.base.calibration import Calibration
+from schemax.base.trained import TrainedWith
 from schemax.commands import options
 from schemax.config import DecodingConfig
-from schemax.documents import RecordFields, read_documents
+from schemax.extraction.calls import Calls
+from schemax.extraction.documents import RecordFields, read_documents
+from schemax.extraction.prompt_file import PromptFile
 from schemax.formats import get_format
 from schemax.io import resumable
-from schemax.prompt_file import PromptFile
 from schemax.results import Extraction, SlotText, build, failed
-from schemax.trained import TrainedWith
 
 
 class StandIn(Calls):
@@ -112,7 +112,7 @@ def use(delay: float = 0.0) -> None:
 
 def run(args: Sequence[str], delay: float) -> None:
     """The command line with the stand-in, in this process; raises SystemExit."""
-    from schemax.cli import main
+    from schemax.commands.cli import main
 
     use(delay)
     sys.argv[1:] = args

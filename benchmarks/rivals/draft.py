@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from schemax.benchmark.engines.base import Emitted, EngineOptions
-from schemax.benchmark.engines.generate import Replay, Replayed
-from schemax.benchmark.random_models import random_model, replica, shape_config
-from schemax.benchmark.workload import Ids, Workload
+from schemax.evaluation.benchmark.engines.base import Emitted, EngineOptions
+from schemax.evaluation.benchmark.engines.generate import Replay, Replayed
+from schemax.evaluation.benchmark.random_models import random_model, replica, shape_config
+from schemax.evaluation.benchmark.workload import Ids, Workload
 
 
 @dataclass(frozen=True, slots=True)

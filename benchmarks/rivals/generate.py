@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from transformers.utils.import_utils import is_flash_attn_2_available
 
-from schemax.benchmark.engines.base import Emitted, Unavailable
-from schemax.benchmark.engines.generate import Generate, Replayed
-from schemax.benchmark.workload import Workload
+from schemax.evaluation.benchmark.engines.base import Emitted, Unavailable
+from schemax.evaluation.benchmark.engines.generate import Generate, Replayed
+from schemax.evaluation.benchmark.workload import Workload
 
 
 class BatchPrompting(Generate):

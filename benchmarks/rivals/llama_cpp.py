@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rivals.llama_model import LlamaModel, write_gguf
-from schemax.benchmark.engines.base import Emitted, Engine, Unavailable
-from schemax.benchmark.workload import Ids, Workload
+from schemax.evaluation.benchmark.engines.base import Emitted, Engine, Unavailable
+from schemax.evaluation.benchmark.workload import Ids, Workload
 
 _PACKAGES = {"llama_cpp": "llama-cpp-python", "gguf": "gguf"}
 

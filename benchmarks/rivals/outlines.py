@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schemax.benchmark.engines.base import Unavailable
-from schemax.benchmark.engines.generate import Generate, Replay
-from schemax.benchmark.workload import Category, Ids, Workload
+from schemax.evaluation.benchmark.engines.base import Unavailable
+from schemax.evaluation.benchmark.engines.generate import Generate, Replay
+from schemax.evaluation.benchmark.workload import Category, Ids, Workload
 
 # A JSON string or null, with any part of the delimiter in its last token.
 _VALUE = r'( "([^"\\\x00-\x1f]|\\.)*"| null),?\n?'

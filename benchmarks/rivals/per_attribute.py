@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from transformers import DynamicCache
 
-from schemax.benchmark.engines.base import Emitted
-from schemax.benchmark.engines.generate import (
+from schemax.evaluation.benchmark.engines.base import Emitted
+from schemax.evaluation.benchmark.engines.generate import (
     Replayed,
     alike_batches,
     behind,
@@ -17,7 +17,7 @@ from schemax.benchmark.engines.generate import (
     left_padded,
     prefix_cache,
 )
-from schemax.benchmark.workload import Ids, Listing, Workload
+from schemax.evaluation.benchmark.workload import Ids, Listing, Workload
 
 
 class PerAttribute(Replayed):

@@ -22,7 +22,7 @@ from recipes.embedded.tasks import TASKS, documents
 from schemax import Extractor, load_schema
 from schemax.evaluation.examples import read_examples, shown_record
 from schemax.evaluation.labelled_schemas import annotated_schemas
-from schemax.familiarity import least_logprob, mean_logprob
+from schemax.extraction.familiarity import least_logprob, mean_logprob
 from schemax.results import Extraction
 
 SHOES = Path(__file__).parents[2] / "tests" / "data" / "shoes.jsonl"

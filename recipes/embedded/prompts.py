@@ -21,8 +21,8 @@ from schemax.attributes import attr
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.few_shot import SomeValues
 from schemax.config import PRESETS, DecodingConfig
-from schemax.labels import slot_text
-from schemax.schema import AttrSchema
+from schemax.extraction.labels import slot_text
+from schemax.extraction.schema import AttrSchema
 from schemax.training.sequences import TrainingSequence, training_sequence
 from schemax.training.targets import item_target, slot_targets
 

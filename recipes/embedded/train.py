@@ -35,7 +35,7 @@ from recipes.embedded.watch import forward, losses, watched
 from schemax.compiler import load_codec
 from schemax.compiler.prompt import load_template, template_source
 from schemax.evaluation.examples import Example
-from schemax.runtime.model import DecoderModel
+from schemax.runtime.models.model import DecoderModel
 
 STATE = "state.pt"
 # Steps until the learning rate is at its peak.

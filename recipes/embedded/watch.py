@@ -23,7 +23,7 @@ from recipes.embedded.prompts import ALONE, NoisyTokenizer
 from recipes.embedded.shelves import Library, Shelf, document_of
 from schemax.compiler import TextCodec
 from schemax.config import DecodingConfig
-from schemax.runtime.model import DecoderModel
+from schemax.runtime.models.model import DecoderModel
 from schemax.training.schedule import split_by_tokens
 from schemax.training.sequences import IGNORE, TrainingSequence, collate
 

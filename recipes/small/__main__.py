@@ -19,7 +19,7 @@ import torch
 
 from recipes.embedded.data import Data, lines_set_aside, read_data
 from recipes.small.train import ADAPTER, Recipe, train
-from schemax.calibration import FILE as CALIBRATION
+from schemax.base.calibration import FILE as CALIBRATION
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from schemax.evaluation.examples import Example, read_examples, shown_record
 from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.evaluation.scores import Scores, labelled, score_predictions
-from schemax.extractor import Extractor
+from schemax.extraction.extractor import Extractor
 
 PRECISIONS = ("float32", "bfloat16", "compiled", "int8")
 LENGTHS = (32, 128, 512)

@@ -21,7 +21,7 @@ from recipes.small.pages import Asker, Asking, batches
 from schemax.compiler import load_codec
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig
-from schemax.runtime.pointwise import compile_layers
+from schemax.runtime.models.pointwise import compile_layers
 from schemax.training.schedule import padded
 from schemax.training.sequences import TrainingSequence, collate
 from schemax.training.trainer import TrainableModel

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from schemax.base.messages import counted
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
 from schemax.evaluation.pairs import is_null
-from schemax.messages import counted
-from schemax.stated import Label
+from schemax.extraction.stated import Label
 
 Labels = dict[str, list[str | None]]
 

@@ -22,7 +22,7 @@ from schemax.evaluation.examples import Example, row_ids
 from schemax.evaluation.pairs import is_null
 from schemax.io.storage import writing
 from schemax.io.writers import escaped
-from schemax.pages import asset, page_of, to_json
+from schemax.report.pages import asset, page_of, to_json
 
 Answer = Literal["left", "tie", "right"]
 PAGE, SHEET, KEY = "index.html", "sheet.csv", "key.json"

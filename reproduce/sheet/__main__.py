@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from reproduce.sheet import PAGE, SHEET, AnswerTally, WinRecord, tally, write_sheet
+from schemax.base.messages import counted
+from schemax.base.terminal import show, table
 from schemax.commands.console import UsageError
 from schemax.errors import SchemaxError
 from schemax.evaluation.datasets import dataset
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.runs import check_alike, read_run
-from schemax.messages import counted
-from schemax.pages import to_json
-from schemax.terminal import show, table
+from schemax.report.pages import to_json
 
 _COUNTS = ("answered", "unanswered", "equal", "agreement")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from schemax.attributes.field_type import FieldPath, UnsupportedType
-from schemax.messages import some_of
+from schemax.base.messages import some_of
 
 
 def resolved(

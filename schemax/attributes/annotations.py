@@ -31,7 +31,7 @@ from schemax.attributes.field_type import (
     unlike,
 )
 from schemax.attributes.unions import union_type
-from schemax.scalars import SCALARS
+from schemax.reading.kinds import SCALARS
 
 _KINDS: Mapping[Any, Kind] = {one: kind.name for kind in SCALARS.values() for one in kind.types}
 _JSON_KINDS: Mapping[tuple[str, str | None], Kind] = {

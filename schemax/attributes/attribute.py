@@ -7,7 +7,7 @@ from typing import Any
 
 from schemax.attributes.constraints import Constraints
 from schemax.attributes.field_type import FieldPath, FieldType, Kind
-from schemax.scalars import SCALARS, Scalar
+from schemax.reading.kinds import SCALARS, Scalar
 
 
 @dataclass(frozen=True, slots=True)

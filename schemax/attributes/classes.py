@@ -18,7 +18,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticUndefined
 from pydantic_core import SchemaError as CoreSchemaError
 
-from schemax.messages import clipped, one_line
+from schemax.base.messages import clipped, one_line
 
 T = TypeVar("T")
 

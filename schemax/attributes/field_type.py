@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from schemax.attributes.constraints import Constraints
-from schemax.scalars import SCALARS, Scalar
+from schemax.reading.kinds import SCALARS, Scalar
 
 Kind: TypeAlias = str
-"""A name in `schemax.scalars.SCALARS`, "union" for several scalars, or "model" for a class."""
+"""A name in `reading.kinds.SCALARS`, "union" for several scalars, or "model" for a class."""
 
 
 FieldPath: TypeAlias = tuple[str, ...]

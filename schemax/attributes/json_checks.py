@@ -16,7 +16,7 @@ from pydantic import BaseModel, RootModel
 from schemax.attributes.json_document import DATA, MOST_PARTS, Node, SchemaDocument
 from schemax.attributes.json_effort import Effort, TooMuch, bounded, check_standard
 from schemax.attributes.json_values import DECLARED_FORMATS
-from schemax.messages import clipped
+from schemax.base.messages import clipped
 
 _BEYOND = frozenset(
     {"if", "then", "else", "not", "anyOf", "oneOf", "allOf", "contains", "propertyNames"}

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from schemax.attributes.json_encoding import lone_surrogate
 from schemax.attributes.patterns import MOST_STATES, Pattern, states_of
+from schemax.base.messages import clipped
 from schemax.errors import SchemaError
-from schemax.messages import clipped
 
 Node = Mapping[str, Any]
 Place = tuple[str, ...]

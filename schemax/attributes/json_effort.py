@@ -17,7 +17,7 @@ from typing import Any
 
 from schemax.attributes.json_document import MOST_PARTS
 from schemax.attributes.patterns import pattern_of
-from schemax.messages import clipped
+from schemax.base.messages import clipped
 
 # The most schemas and values that an instance is compared with, references behind references,
 # seconds for all searches in an instance, and seconds of a thread for its validation.

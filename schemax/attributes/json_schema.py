@@ -30,8 +30,8 @@ from schemax.attributes.json_values import (
     union_of,
 )
 from schemax.attributes.settings import spaced, words_of
+from schemax.base.messages import clipped
 from schemax.errors import SchemaError
-from schemax.messages import clipped
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

@@ -13,7 +13,7 @@ from pydantic_core import SchemaError as CoreSchemaError
 from schemax.attributes.declaration import TextFormat
 from schemax.attributes.field_type import MOST_CHOICES
 from schemax.attributes.json_document import Node, Place, SchemaDocument
-from schemax.messages import clipped
+from schemax.base.messages import clipped
 
 NUMERIC = {
     "minimum": "ge",

@@ -12,7 +12,7 @@ from schemax.attributes.annotations import annotation_of, text_of
 from schemax.attributes.attribute import Attribute
 from schemax.attributes.classes import is_judged_by_class
 from schemax.attributes.field_type import FieldType, UnsupportedType
-from schemax.messages import clipped
+from schemax.base.messages import clipped
 
 
 def misfits_of(

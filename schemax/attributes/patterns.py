@@ -18,8 +18,8 @@ from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandl
 from pydantic_core import PydanticKnownError, SchemaValidator, core_schema
 from pydantic_core import SchemaError as CoreSchemaError
 
-from schemax.byte_cache import cached_in_bytes
-from schemax.messages import clipped
+from schemax.base.byte_cache import cached_in_bytes
+from schemax.base.messages import clipped
 
 LONGEST = 10_000
 """The most characters of a pattern."""

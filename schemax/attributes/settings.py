@@ -14,9 +14,9 @@ from pydantic.fields import FieldInfo
 
 from schemax.attributes.classes import declares_fields, own_settings
 from schemax.attributes.field_type import FieldPath, FieldType, UnsupportedType
+from schemax.base.messages import clipped
 from schemax.config import BOUNDS
 from schemax.errors import SchemaError
-from schemax.messages import clipped
 from schemax.reading.cldr import check_language
 from schemax.reading.units import check_unit
 

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from schemax.base.messages import say
+from schemax.base.terminal import show, table
 from schemax.commands import options
 from schemax.commands.bench_options import Compared, Given, Output
 from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings
 from schemax.commands.option_groups import verb
-from schemax.messages import say
-from schemax.terminal import show, table
 
 if TYPE_CHECKING:
-    from schemax.benchmark.compare import Comparison
-    from schemax.benchmark.engines.base import EngineOptions
-    from schemax.benchmark.engines.registry import Rivals
-    from schemax.benchmark.report import Report
+    from schemax.evaluation.benchmark.compare import Comparison
+    from schemax.evaluation.benchmark.engines.base import EngineOptions
+    from schemax.evaluation.benchmark.engines.registry import Rivals
+    from schemax.evaluation.benchmark.report import Report
 
 # The options that each special measurement uses; any other would be ignored, so it is refused.
 _USED = {
@@ -54,7 +54,7 @@ def bench(context: typer.Context, given: Given) -> None:
     with plain_warnings(quiet=given.quiet):
         # Imported here because other verbs need neither torch nor transformers to start.
         if given.host:
-            from schemax.benchmark.host import measure_host, settings
+            from schemax.evaluation.benchmark.host import measure_host, settings
 
             few = given.documents if _is_given(context, "documents") else None
             rows = list(measure_host(settings(few), given.seed, tell))
@@ -66,22 +66,22 @@ def bench(context: typer.Context, given: Given) -> None:
                 "the rest",
             )
         elif given.earlier is not None:
-            from schemax.benchmark.report import Report
+            from schemax.evaluation.benchmark.report import Report
 
             with refused_settings(f"{given.earlier}: "):
                 report = Report.from_dict(json.loads(given.earlier.read_text("utf-8")))
             publish(report, given)
         else:
-            from schemax.benchmark.engines.base import EngineOptions
-            from schemax.benchmark.engines.registry import RIVALS
+            from schemax.evaluation.benchmark.engines.base import EngineOptions
+            from schemax.evaluation.benchmark.engines.registry import RIVALS
 
             compare(comparison(given, EngineOptions, RIVALS), given, tell)
 
 
 def compare(asked: Comparison, output: Output, tell: Callable[[str], None]) -> None:
     """Runs a comparison and publishes its report."""
-    from schemax.benchmark.compare import compare_engines
-    from schemax.benchmark.servers import ABSENT
+    from schemax.evaluation.benchmark.compare import compare_engines
+    from schemax.evaluation.benchmark.servers import ABSENT
 
     options.hush_libraries()
     publish(compare_engines(asked, tell), output)
@@ -96,10 +96,10 @@ def comparison(given: Compared, make: Callable[..., EngineOptions], known: Rival
 
     Raises UsageError for settings that contradict each other.
     """
-    from schemax.benchmark.compare import Comparison
-    from schemax.benchmark.engines.registry import engine_names
-    from schemax.benchmark.generated import Sizes
-    from schemax.benchmark.measure import Rules
+    from schemax.evaluation.benchmark.compare import Comparison
+    from schemax.evaluation.benchmark.engines.registry import engine_names
+    from schemax.evaluation.benchmark.generated import Sizes
+    from schemax.evaluation.benchmark.measure import Rules
 
     if given.engines is not None and not listed(given.engines):
         raise UsageError("--engines names no engine; give names, separated by commas")
@@ -137,7 +137,7 @@ def write_rows(name: str, rows: Sequence[dict[str, Any]], path: Path | None) -> 
     """Writes rows of a measurement on the host, with the environment, as JSON."""
     import torch
 
-    from schemax.benchmark.report import FORMAT, describe_environment
+    from schemax.evaluation.benchmark.report import FORMAT, describe_environment
 
     if path is None:
         return
@@ -164,8 +164,8 @@ def _refuse_others(context: typer.Context) -> None:
 
 def publish(report: Report, output: Output) -> None:
     """Shows the table on the terminal, and writes the files that were asked for."""
-    from schemax.benchmark.plot import plot
-    from schemax.benchmark.table import columns, headline, notes, table_rows, write_page
+    from schemax.evaluation.benchmark.plot import plot
+    from schemax.evaluation.benchmark.table import columns, headline, notes, table_rows, write_page
     from schemax.evaluation.plots import can_plot
 
     if output.as_json is not None:

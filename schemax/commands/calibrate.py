@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from schemax.calibration import FILE, write_calibration
+from schemax.base.calibration import FILE, write_calibration
+from schemax.base.messages import counted, say
+from schemax.base.terminal import show, table
+from schemax.base.trained import note_trained
 from schemax.commands import options
 from schemax.commands.console import UsageError, listed, plain_warnings
 from schemax.commands.option_groups import argument, option, verb
 from schemax.config import check_numbers
 from schemax.evaluation.datasets import dataset
-from schemax.extractor import Extractor
-from schemax.messages import counted, say
-from schemax.terminal import show, table
-from schemax.trained import note_trained
+from schemax.extraction.extractor import Extractor
 
 _FEW = 300
 

@@ -7,12 +7,12 @@ from dataclasses import asdict
 
 import typer
 
+from schemax.base.messages import harmless, say
 from schemax.commands import options
 from schemax.commands.console import plain_warnings, refused_settings
 from schemax.commands.option_groups import argument, option, verb
-from schemax.diagnosis.findings import findings
+from schemax.evaluation.diagnosis.findings import findings
 from schemax.formats import get_format
-from schemax.messages import harmless, say
 
 
 class Given(options.Tokenizer):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from schemax.base.messages import one_line, say
 from schemax.errors import SchemaxError
-from schemax.messages import one_line, say
 
 
 class UsageError(SchemaxError):

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from schemax.base.progress import track
+from schemax.base.terminal import show, table
 from schemax.commands import options
 from schemax.commands.console import plain_warnings
 from schemax.commands.option_groups import option, verb
-from schemax.diagnosis import listings
-from schemax.progress import track
+from schemax.evaluation.diagnosis import listings
 from schemax.results import Extraction
-from schemax.terminal import show, table
 
 _COLUMNS: dict[str, Callable[[tuple[str, Sequence[listings.Cost]]], str]] = {
     "decoding": lambda way: way[0],

@@ -10,16 +10,16 @@ from typing import Any
 
 from rich.console import Console
 
+from schemax.attributes.ready_made import match_of
+from schemax.base.messages import say
+from schemax.base.terminal import table
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings
 from schemax.commands.option_groups import Options, argument, option, verb
-from schemax.discovery.discover import FoundAttribute, as_json, discovered
-from schemax.documents import RecordFields
+from schemax.extraction.documents import RecordFields
 from schemax.io.readers import InputFiles
 from schemax.io.storage import refuse_inputs
-from schemax.messages import say
-from schemax.ready_made import match_of
-from schemax.terminal import table
+from schemax.training.discovery.discover import FoundAttribute, as_json, discovered
 
 _MOST_LEFT_OUT = 20
 

@@ -7,11 +7,11 @@ import sys
 
 import typer
 
+from schemax.base.messages import say
 from schemax.commands import options
 from schemax.commands.console import plain_warnings
 from schemax.commands.option_groups import option, verb
-from schemax.diagnosis import doctor as examine
-from schemax.messages import say
+from schemax.evaluation.diagnosis import doctor as examine
 
 
 class Given(options.ModelArgument, options.Model):

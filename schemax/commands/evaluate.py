@@ -9,6 +9,8 @@ from typing import Literal, get_args
 
 from typer import echo
 
+from schemax.base.messages import say
+from schemax.base.terminal import show
 from schemax.commands import options
 from schemax.commands.console import UsageError, listed, plain_warnings
 from schemax.commands.option_groups import Options, argument, option, verb
@@ -20,8 +22,6 @@ from schemax.evaluation.measure import ALONE, setting_of
 from schemax.evaluation.plots import check_picture, plot_reliability
 from schemax.evaluation.runs import check_alike, read_run
 from schemax.evaluation.tables import comparison_shown, runs_shown
-from schemax.messages import say
-from schemax.terminal import show
 
 
 class Report(Options):

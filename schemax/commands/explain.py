@@ -14,16 +14,16 @@ from jinja2 import StrictUndefined, Template
 from rich.console import Console
 
 from schemax.attributes import settings_of
+from schemax.base.terminal import show, table
 from schemax.commands import options
 from schemax.commands.console import plain_warnings, refused_settings
 from schemax.commands.option_groups import option, verb
 from schemax.compiler.prompt import DEFAULT_TEMPLATE
-from schemax.declarations import read_schema
-from schemax.diagnosis.contract import contract_of
-from schemax.diagnosis.visibility import lines
+from schemax.evaluation.diagnosis.contract import contract_of
+from schemax.evaluation.diagnosis.visibility import lines
 from schemax.evaluation.shots import few_shot
-from schemax.prompt_file import read_prompt_file
-from schemax.terminal import show, table
+from schemax.extraction.declarations import read_schema
+from schemax.extraction.prompt_file import read_prompt_file
 
 _SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
 

@@ -15,14 +15,17 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand
 
-from schemax.auto_schemas import AUTO, matches_shown, schemas_by_category
-from schemax.calls import Options
+from schemax.base.interrupts import terminable
+from schemax.base.messages import clipped, harmless, say
+from schemax.base.terminal import show
+from schemax.commands.auto_schemas import AUTO, matches_shown, schemas_by_category
 from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings
 from schemax.commands.extract_options import Given
 from schemax.commands.option_groups import verb
-from schemax.declarations import in_language, is_trained, read_schemas
 from schemax.evaluation.shots import few_shot
-from schemax.interrupts import terminable
+from schemax.extraction.calls import Options
+from schemax.extraction.declarations import in_language, is_trained, read_schemas
+from schemax.extraction.schema import AttrSchema
 from schemax.io.columns import Schemas
 from schemax.io.estimate import estimate
 from schemax.io.finished import Retry, read_run_record
@@ -35,13 +38,10 @@ from schemax.io.rows import Details
 from schemax.io.storage import place_of, refuse_inputs, suffixes
 from schemax.io.summary import reason_of, reasons
 from schemax.io.task import in_process
-from schemax.messages import clipped, harmless, say
 from schemax.report import Report, open_report
 from schemax.report.overview import facts_of
 from schemax.report.table import add_table
 from schemax.results import Extraction
-from schemax.schema import AttrSchema
-from schemax.terminal import show
 
 _MOST_TOLD = 20
 

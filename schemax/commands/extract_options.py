@@ -13,24 +13,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from schemax.calls import Options as Settings
+from schemax.base.interrupts import terminable
+from schemax.base.trained import note_trained
 from schemax.commands import options
 from schemax.commands.console import UsageError, refused_settings
 from schemax.commands.option_groups import Options, argument, option
 from schemax.compiler.prompt import template_source
-from schemax.declarations import in_language
-from schemax.extractor import Extractor
-from schemax.interrupts import terminable
+from schemax.extraction.calls import Options as Settings
+from schemax.extraction.declarations import in_language
+from schemax.extraction.extractor import Extractor
+from schemax.extraction.prompt_file import PromptFile, read_prompt_file
 from schemax.io.columns import Schemas
 from schemax.io.job import IfComplete
 from schemax.io.long_documents import TooLong
+from schemax.io.ray.parts import on_ray
+from schemax.io.ray.pool import Pool, connected, named_for_actors
 from schemax.io.task import Backend, Task
 from schemax.io.writers import Formulas
-from schemax.prompt_file import PromptFile, read_prompt_file
-from schemax.ray.parts import on_ray
-from schemax.ray.pool import Pool, connected, named_for_actors
 from schemax.reading.markup import Html
-from schemax.trained import note_trained
 
 
 class DryRun(Options):

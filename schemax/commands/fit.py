@@ -6,17 +6,17 @@ import re
 from copy import copy
 from pathlib import Path
 
+from schemax.base.interrupts import terminable
+from schemax.base.messages import say
+from schemax.base.terminal import show
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings
 from schemax.commands.option_groups import argument, option, verb
 from schemax.compiler.prompt import load_template, template_source
 from schemax.evaluation.datasets import as_shown, dataset, schemas_for
 from schemax.evaluation.labelled_schemas import as_declared
-from schemax.interrupts import terminable
+from schemax.extraction.prompt_file import write_prompt_file
 from schemax.io.storage import refuse_inputs
-from schemax.messages import say
-from schemax.prompt_file import write_prompt_file
-from schemax.terminal import show
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
@@ -61,8 +61,8 @@ def fit(given: Given) -> None:
     given.check()
     found = dataset(given.data, "train", given.schemas, given.language)
     # Imported here because they import torch, which takes seconds.
-    from schemax.fitting import fit as fitted
-    from schemax.fitting.trials import sidecar
+    from schemax.training.fitting import fit as fitted
+    from schemax.training.fitting.trials import sidecar
     from schemax.training.training_examples import read_training_examples
 
     with plain_warnings(), terminable():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import MISSING
 
+from schemax.base.messages import say
 from schemax.commands.console import plain_warnings
 from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.io.merging import merge_tables
-from schemax.messages import say
 
 
 class Given(Options):

@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from schemax.base.resources import EMBEDDED_WARNING, default_model, is_embedded, named_model
 from schemax.commands.console import UsageError, refused_settings
 from schemax.commands.option_groups import Options, argument, option
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.diagnosis.unloaded import Unloaded
-from schemax.extractor import Extractor
+from schemax.evaluation.diagnosis.unloaded import Unloaded
+from schemax.extraction.extractor import Extractor
+from schemax.extraction.prompt_file import PromptFile, PromptLike, read_prompt_file
 from schemax.formats import get_format
-from schemax.prompt_file import PromptFile, PromptLike, read_prompt_file
 from schemax.reading.cldr import check_language
-from schemax.resources import EMBEDDED_WARNING, default_model, is_embedded, named_model
 
 
 class Model(Options):

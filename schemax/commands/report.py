@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from schemax.base.messages import say
 from schemax.commands.console import plain_warnings
 from schemax.commands.option_groups import Options, argument, option, verb
+from schemax.extraction.schema import AttrSchema
 from schemax.io.finished import read_run_record, tables_of
 from schemax.io.merging import common_record
 from schemax.io.storage import refuse_inputs
-from schemax.messages import say
 from schemax.report import open_report
 from schemax.report.overview import facts_of
 from schemax.report.table import add_table
-from schemax.schema import AttrSchema
 
 
 class Given(Options):

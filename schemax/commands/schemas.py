@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from schemax.ready_made import document_of, is_task, schema_names
-from schemax.terminal import show, table
+from schemax.attributes.ready_made import document_of, is_task, schema_names
+from schemax.base.terminal import show, table
 
 
 def schemas() -> None:

@@ -8,12 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from schemax.base.interrupts import terminable
+from schemax.base.messages import say
 from schemax.commands import options
 from schemax.commands.console import listed, plain_warnings
 from schemax.commands.option_groups import Options, option, verb
 from schemax.errors import InputError
-from schemax.interrupts import terminable
-from schemax.messages import say
 from schemax.serve.listening import bound, check_reach
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from schemax.attributes import settings_of
+from schemax.base.messages import counted, say
+from schemax.base.terminal import in_blocks, show, table
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings, refused_settings
 from schemax.commands.option_groups import argument, option, verb
-from schemax.declarations import in_language, read_schema
 from schemax.evaluation.shots import few_shot
+from schemax.extraction.declarations import in_language, read_schema
 from schemax.io.first import first_document
-from schemax.messages import counted, say
-from schemax.terminal import in_blocks, show, table
 
 _TOKENS = 24  # characters of a cell
 
@@ -45,7 +45,7 @@ def trace(given: Given) -> None:
     document = first_document(given.text)
     with plain_warnings():
         extractor = given.extractor(given.prompt)
-        from schemax.diagnosis.tracing import trace as traced  # imports torch
+        from schemax.evaluation.diagnosis.tracing import trace as traced  # imports torch
 
         with refused_settings():
             found = traced(extractor, document, declared, **settings)
@@ -54,8 +54,8 @@ def trace(given: Given) -> None:
     elif output is None:
         _show(found)
     if output is not None:
-        from schemax.diagnosis.playback import playback
-        from schemax.pages import write_page
+        from schemax.evaluation.diagnosis.playback import playback
+        from schemax.report.pages import write_page
 
         write_page(output, playback(found, settings_of(declared).category))
         say(f"wrote {output}")

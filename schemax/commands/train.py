@@ -7,15 +7,15 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Literal
 
+from schemax.base.messages import counted, say
+from schemax.base.trained import EXAMPLES
 from schemax.commands import options
 from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings
 from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.config import PRESETS, resolve_decoding
 from schemax.evaluation.datasets import dataset
 from schemax.evaluation.plots import check_picture
-from schemax.extractor import Extractor
-from schemax.messages import counted, say
-from schemax.trained import EXAMPLES
+from schemax.extraction.extractor import Extractor
 from schemax.training.settings import TrainingSettings
 
 

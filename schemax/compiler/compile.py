@@ -10,6 +10,7 @@ import jinja2
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.attributes.misfits import named_misfits
+from schemax.base.messages import warn
 from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.choices import with_key
 from schemax.compiler.compiled_schema import CompiledSchema
@@ -42,7 +43,6 @@ from schemax.formats import (
     OutputFormat,
     get_format,
 )
-from schemax.messages import warn
 from schemax.tokens import SlotSpec
 
 Ids = tuple[int, ...]

@@ -21,6 +21,7 @@ from pydantic_core import to_jsonable_python
 from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.attributes.classes import is_instance, is_typed_dict, validated, value_in
 from schemax.attributes.discriminator import MemberName, choice_of
+from schemax.base.messages import clipped, one_line
 from schemax.compiler.conversation import render_chat, takes_turns
 from schemax.compiler.list_slots import Rows, as_decoded
 from schemax.compiler.prompt import PromptText, ShownExample
@@ -29,7 +30,6 @@ from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import InputError, SchemaError
 from schemax.formats import DocumentKey, OutputFormat, Scalar, Writable
-from schemax.messages import clipped, one_line
 
 
 @dataclass(frozen=True, slots=True)

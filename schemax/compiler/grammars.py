@@ -25,8 +25,8 @@ from schemax.compiler.free_text import TextForm
 from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
 from schemax.errors import SchemaError
 from schemax.formats import Form, OutputFormat, Spelling, Writable
-from schemax.scalars import SCALARS
-from schemax.scalars.ranges import NEVER, all_of, any_of
+from schemax.reading.kinds import SCALARS
+from schemax.reading.kinds.ranges import NEVER, all_of, any_of
 
 _LENGTH_KEYWORDS = ("minLength", "maxLength")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from schemax.attributes import Attribute
 from schemax.compiler.grammars import may_be_null
-from schemax.scalars import SCALARS
+from schemax.reading.kinds import SCALARS
 
 
 def output_schema(attributes: Sequence[Attribute]) -> dict[str, Any]:

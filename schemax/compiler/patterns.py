@@ -18,7 +18,7 @@ from pydantic_core import SchemaError as CoreSchemaError
 from pydantic_core import SchemaValidator, core_schema
 
 from schemax.attributes.patterns import bytes_of
-from schemax.byte_cache import cached_in_bytes
+from schemax.base.byte_cache import cached_in_bytes
 from schemax.formats import Form
 
 Write: TypeAlias = Callable[[str], str]

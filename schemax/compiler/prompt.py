@@ -18,15 +18,15 @@ from pathlib import Path
 import jinja2
 
 from schemax.attributes import Attribute
+from schemax.base.messages import warn
+from schemax.base.resources import resource_dir
 from schemax.compiler import sandbox
 from schemax.compiler.conversation import Conversation, render_chat, takes_turns
 from schemax.compiler.list_slots import asked_of, leaves_of_item
 from schemax.compiler.spelt_tokens import control_tokens_in
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import TemplateError
-from schemax.messages import warn
-from schemax.resources import resource_dir
-from schemax.scalars import SCALARS
+from schemax.reading.kinds import SCALARS
 
 TemplateLike = str | Path | jinja2.Template | Conversation
 

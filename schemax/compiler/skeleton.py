@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schemax.attributes import Attribute
+from schemax.base.messages import warn
 from schemax.compiler.list_slots import Rows, all_labels, check_sizes, written
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
 from schemax.formats import DocumentKey, OutputFormat, Path, Writable
-from schemax.messages import warn
 
 
 def key_texts(

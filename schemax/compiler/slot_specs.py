@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from schemax.attributes import Attribute
 from schemax.attributes.patterns import states_of
-from schemax.byte_cache import cached_in_bytes
+from schemax.base.byte_cache import cached_in_bytes
 from schemax.compiler.extractive import copying_of
 from schemax.compiler.free_text import TextForm, text_table
 from schemax.compiler.grammars import (
@@ -26,7 +26,7 @@ from schemax.compiler.grammars import (
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat, StopRule, Writable
-from schemax.scalars import SCALARS
+from schemax.reading.kinds import SCALARS
 from schemax.tokens import SlotSpec, StopTable
 
 

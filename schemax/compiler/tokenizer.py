@@ -17,10 +17,10 @@ from typing import Any
 
 import tokenizers
 
+from schemax.base.messages import clipped
 from schemax.compiler.control_tokens import check_guard, control_tokens, guarded
 from schemax.compiler.token_bytes import bytes_of_byte_level, bytes_of_sentencepiece
 from schemax.errors import InputError, ModelError
-from schemax.messages import clipped
 
 _PROBE = '  "Size": "M \\" é",\n</x> 12.5'
 

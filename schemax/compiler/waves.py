@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from schemax.attributes import Attribute
+from schemax.base.messages import clipped
 from schemax.compiler.choices import Branches, with_key
 from schemax.compiler.list_slots import (
     Fields,
@@ -28,7 +29,6 @@ from schemax.compiler.list_slots import (
 from schemax.compiler.slot_specs import Compiling
 from schemax.compiler.stops import text_before_stop
 from schemax.formats import OutputFormat, Path
-from schemax.messages import clipped
 from schemax.tokens import AGAIN, ChildSlot, SlotOutput, SlotSpec
 
 Ids = tuple[int, ...]

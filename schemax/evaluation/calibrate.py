@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from schemax.calibration import Calibration, logit, per_item
+from schemax.base.calibration import Calibration, logit, per_item
+from schemax.base.messages import counted
 from schemax.compiler.few_shot import FewShotExamples
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
@@ -29,9 +30,8 @@ from schemax.evaluation.scores import (
     score_predictions,
     values_of,
 )
-from schemax.extractor import Extractor
-from schemax.familiarity import mean_logprob
-from schemax.messages import counted
+from schemax.extraction.extractor import Extractor
+from schemax.extraction.familiarity import mean_logprob
 from schemax.results import FieldResult
 
 THRESHOLDS = tuple(step / 20 for step in range(20))

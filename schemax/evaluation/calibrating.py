@@ -13,7 +13,7 @@ from schemax.evaluation.datasets import Dataset, as_shown, schemas_for
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.labelled_schemas import as_declared, note_misfits
 from schemax.evaluation.shots import Shots, prompted, shots_for
-from schemax.extractor import Extractor
+from schemax.extraction.extractor import Extractor
 
 
 def calibrate_on(

@@ -11,7 +11,8 @@ from typing import Literal
 from pydantic import BaseModel
 
 from schemax.attributes import compile_attributes
-from schemax.declarations import in_language, read_schemas, trained_schemas
+from schemax.base.messages import some_of
+from schemax.base.trained import TrainedWith
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
 from schemax.evaluation.labelled_schemas import (
@@ -21,9 +22,8 @@ from schemax.evaluation.labelled_schemas import (
     read_attributes,
 )
 from schemax.evaluation.sources import is_table
-from schemax.extractor import Extractor
-from schemax.messages import some_of
-from schemax.trained import TrainedWith
+from schemax.extraction.declarations import in_language, read_schemas, trained_schemas
+from schemax.extraction.extractor import Extractor
 
 ATTRIBUTES = "attributes.json"
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from schemax.base.messages import counted, say, some_of
+from schemax.base.trained import note_trained
 from schemax.config import decoding_name
 from schemax.evaluation.datasets import Dataset, as_shown, note_texts, schemas_for
 from schemax.evaluation.examples import Example, duplicated_ids, read_examples
@@ -16,9 +18,7 @@ from schemax.evaluation.labelled_schemas import as_declared, note_misfits
 from schemax.evaluation.measure import judge_run, measure
 from schemax.evaluation.runs import EvaluationRun
 from schemax.evaluation.shots import Shots, prompted, shots_for
-from schemax.extractor import Extractor
-from schemax.messages import counted, say, some_of
-from schemax.trained import note_trained
+from schemax.extraction.extractor import Extractor
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from schemax.documents import RecordFields, read_documents
 from schemax.errors import InputError
 from schemax.evaluation.sources import in_our_form, is_table, rows_of
-from schemax.stated import Label
+from schemax.extraction.documents import RecordFields, read_documents
+from schemax.extraction.stated import Label
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ import jinja2
 from pydantic import BaseModel, create_model
 
 from schemax.attributes import attr
+from schemax.base.resources import resource_dir
 from schemax.compiler.prompt import ShownAttribute, ShownDocument
 from schemax.evaluation.examples import Example
 from schemax.evaluation.pairs import Outcome, is_null
 from schemax.evaluation.scores import Scores
-from schemax.resources import resource_dir
-from schemax.schema import AttrSchema
+from schemax.extraction.schema import AttrSchema
 
 JudgeForm = Literal["value", "product"]
 """The form of a judge: a value at a time, or all values of a product behind an explanation."""

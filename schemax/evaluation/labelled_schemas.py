@@ -13,13 +13,13 @@ from pydantic import BaseModel, RootModel, create_model
 
 from schemax.attributes import Attribute, asked_fields, compile_attributes, settings_of
 from schemax.attributes.classes import fields_of
+from schemax.base.messages import clipped, counted
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, ObjectText, attribute_names, row_ids
+from schemax.extraction.labels import typed_labels
+from schemax.extraction.schema import AttrSchema
+from schemax.extraction.stated import as_array, titles_of
 from schemax.formats import get_format
-from schemax.labels import typed_labels
-from schemax.messages import clipped, counted
-from schemax.schema import AttrSchema
-from schemax.stated import as_array, titles_of
 
 _MOST_MISFITS = 5  # that a note tells
 

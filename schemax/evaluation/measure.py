@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from schemax.base.progress import track
 from schemax.compiler.few_shot import FewShotExample
 from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.judge import (
@@ -24,8 +25,7 @@ from schemax.evaluation.judge import (
 from schemax.evaluation.labelled_schemas import parts_of
 from schemax.evaluation.runs import EvaluationRun, Judged
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions, values_of
-from schemax.extractor import Extractor
-from schemax.progress import track
+from schemax.extraction.extractor import Extractor
 from schemax.results import Extraction
 from schemax.results.list_results import without_items
 from schemax.servers.remote import RemoteModel

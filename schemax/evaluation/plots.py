@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from schemax.base.messages import counted
 from schemax.errors import InputError
 from schemax.evaluation.reliability import Reliability
-from schemax.messages import counted
 
 SUFFIXES = (".svg", ".png", ".pdf")
 

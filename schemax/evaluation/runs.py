@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from schemax.base.messages import counted
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids
 from schemax.evaluation.intervals import f1_interval
@@ -22,8 +23,7 @@ from schemax.evaluation.judge import (
 from schemax.evaluation.pairs import PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability, reliability_of
 from schemax.evaluation.scores import Scores
-from schemax.messages import counted
-from schemax.stated import Label
+from schemax.extraction.stated import Label
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes
+from schemax.base.progress import track
 from schemax.compiler.few_shot import writable
 from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.intervals import Counts, count_by_product
 from schemax.evaluation.pairs import Outcome, PairScore, count_outcomes, is_null, outcome_of
-from schemax.extractor import Extractor
-from schemax.progress import track
+from schemax.extraction.extractor import Extractor
+from schemax.extraction.stated import Label, as_text, named_rows, titles_of
 from schemax.results import Extraction
 from schemax.results.values import reading_language
-from schemax.stated import Label, as_text, named_rows, titles_of
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from schemax.attributes import settings_of
+from schemax.base.messages import counted, say, some_of
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples
 from schemax.errors import InputError
 from schemax.evaluation.datasets import Dataset
@@ -24,9 +25,8 @@ from schemax.evaluation.examples import (
     shown_text,
 )
 from schemax.evaluation.labelled_schemas import as_declared, known_names
-from schemax.extractor import Extractor
-from schemax.labels import labelled_instance
-from schemax.messages import counted, say, some_of
+from schemax.extraction.extractor import Extractor
+from schemax.extraction.labels import labelled_instance
 
 Model = type[BaseModel]
 

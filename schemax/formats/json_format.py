@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from schemax.base.messages import clipped
 from schemax.formats.base import (
     DOUBLE_QUOTED,
     BaseFormat,
@@ -28,7 +29,6 @@ from schemax.formats.base import (
     split_items,
 )
 from schemax.formats.spelling import Form, Spelling, written
-from schemax.messages import clipped
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _ANY_STRING = re.compile(rf"{DOUBLE_QUOTED}|'[^'\\]*(?:\\.[^'\\]*)*'", re.DOTALL)

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from schemax.base.messages import clipped
 from schemax.formats.base import (
     BaseFormat,
     DocumentKey,
@@ -25,7 +26,6 @@ from schemax.formats.base import (
 )
 from schemax.formats.spelling import Form, Spelling, written
 from schemax.formats.stop_rules import stop_at
-from schemax.messages import clipped
 from schemax.reading.lists import items_in
 
 _ROOT = "result"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
 
+from schemax.base.messages import one_line
 from schemax.formats.base import (
     DOUBLE_QUOTED,
     NOT_SCALAR,
@@ -33,7 +34,6 @@ from schemax.formats.base import (
 from schemax.formats.json_format import ESCAPES, quote
 from schemax.formats.spelling import Form, Spelling, written
 from schemax.formats.stop_rules import NEWLINE, stop_at
-from schemax.messages import one_line
 
 # Texts that do not read back from a plain scalar, each pattern from end to end, in the common
 # dialect of Python and Rust: an indicator or white space first, white space last, texts that look

@@ -12,10 +12,10 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, BinaryIO
 
+from schemax.base.messages import clipped
 from schemax.errors import InputError
 from schemax.io.records import LONGEST, TOO_LONG, Record, Unreadable, check_names
 from schemax.io.storage import optional
-from schemax.messages import clipped
 
 # The most rows, and bytes, that are converted to Python objects at a time; a row may have more.
 _BATCH_ROWS, _BATCH_BYTES = 1024, 16 << 20

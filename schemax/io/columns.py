@@ -23,7 +23,7 @@ from schemax.attributes.recursion import root_type
 from schemax.attributes.settings import require_model
 from schemax.attributes.unions import is_bare
 from schemax.errors import SchemaError
-from schemax.scalars.base import ColumnType
+from schemax.reading.kinds.base import ColumnType
 
 Model: TypeAlias = type[Any]
 Schemas: TypeAlias = Model | Mapping[str, Model]

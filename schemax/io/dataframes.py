@@ -8,10 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Unpack
 
-from schemax.calls import Options
-from schemax.documents import RecordFields
+from schemax.base.progress import track
 from schemax.errors import InputError
-from schemax.extractor import Extractor, loaded
+from schemax.extraction.calls import Options
+from schemax.extraction.documents import RecordFields
+from schemax.extraction.extractor import Extractor, loaded
 from schemax.io.arrow import plain_schema, record_batch
 from schemax.io.arrow_in import as_record, batch_records, holds_times, projected, read_cells
 from schemax.io.columns import Schemas
@@ -21,7 +22,6 @@ from schemax.io.resumable import PART_ROWS
 from schemax.io.rows import Details, RowForm
 from schemax.io.storage import optional
 from schemax.io.stream import in_order
-from schemax.progress import track
 
 _BATCH = 1024
 _KINDS = (

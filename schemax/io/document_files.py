@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any, BinaryIO
 
-from schemax.documents import MOST_CHARACTERS
+from schemax.base.messages import reason_of
 from schemax.errors import InputError
+from schemax.extraction.documents import MOST_CHARACTERS
 from schemax.io.docx import read_docx
 from schemax.io.html import decoded, read_html
 from schemax.io.pdf import read_pdf
 from schemax.io.records import Record, Unreadable
 from schemax.io.storage import optional, suffixes
-from schemax.messages import reason_of
 from schemax.reading.file_text import FileText
 
 logger = logging.getLogger(__name__)

@@ -13,14 +13,14 @@ from math import sqrt
 from statistics import mean, stdev
 from typing import Any
 
-from schemax.documents import Document, read_documents
+from schemax.base.messages import counted
 from schemax.errors import InputError
+from schemax.extraction.documents import Document, read_documents
 from schemax.io.long_documents import fits_model
 from schemax.io.readers import InputFiles
 from schemax.io.records import Record
 from schemax.io.summary import Duplicates
 from schemax.io.task import Task
-from schemax.messages import counted
 
 # Rows are drawn as blocks of neighbours, so that repeats stay together.
 _BLOCK, _MOST_BLOCKS = 64, 32

@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack, get_args
 
-from schemax.calls import Options, check_options
-from schemax.extractor import Extractor, loaded
+from schemax.base.resources import default_model, named_model
+from schemax.extraction.calls import Options, check_options
+from schemax.extraction.extractor import Extractor, loaded
 from schemax.io.columns import Schemas
 from schemax.io.finished import Retry
 from schemax.io.input_columns import tell_of_columns
@@ -21,7 +22,6 @@ from schemax.io.rows import Details, check_details
 from schemax.io.summary import Summary
 from schemax.io.task import Task
 from schemax.io.writers import Formulas
-from schemax.resources import default_model, named_model
 from schemax.results import Extraction
 
 

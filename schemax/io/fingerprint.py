@@ -19,17 +19,17 @@ from pydantic_core import to_jsonable_python
 from schemax.attributes import asked_fields, compile_attributes
 from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.attributes.classes import reader_of
-from schemax.calibration import FILE as CALIBRATION
-from schemax.calibration import Calibration
+from schemax.base.calibration import FILE as CALIBRATION
+from schemax.base.calibration import Calibration
+from schemax.base.trained import FILE as TRAINED
 from schemax.compiler import as_codec
 from schemax.compiler.few_shot import FewShotExamples
 from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
+from schemax.extraction.prompt_file import PromptFile
 from schemax.formats import OutputFormat
 from schemax.io.columns import Schemas, named_schemas
 from schemax.io.storage import reading_whole
-from schemax.prompt_file import PromptFile
-from schemax.trained import FILE as TRAINED
 
 # Weights, configurations, tokenizers, templates; not cards and logs.
 _MODEL_FILES = (".gguf", ".json", ".jinja", ".model", ".safetensors", ".tiktoken", ".txt")

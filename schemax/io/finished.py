@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from schemax.base.messages import counted, misfit_of
 from schemax.errors import InputError
 from schemax.io import fingerprint
 from schemax.io.checkpoint import Checkpoint
@@ -41,7 +42,6 @@ from schemax.io.storage import (
 from schemax.io.summary import Summary
 from schemax.io.table_schema import SEPARATOR, TableSchema
 from schemax.io.writers import is_typed
-from schemax.messages import counted, misfit_of
 
 _VERSION = 1
 _RECORD = ".run.json"

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
+from schemax.base.messages import say
 from schemax.errors import InputError
 from schemax.io.document_files import is_document, load_document
 from schemax.io.excel import EXCEL
 from schemax.io.readers import ARROW, CSV, PARQUET, read_file
 from schemax.io.storage import suffixes
-from schemax.messages import say
 
 _TABLES = (".jsonl", ".ndjson", ".json", *CSV, *PARQUET, *ARROW, *EXCEL)
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from schemax.documents import RecordFields
+from schemax.base.messages import clipped, some_of
+from schemax.extraction.documents import RecordFields
 from schemax.io.arrow import column_of
 from schemax.io.arrow_in import arrow_schema_of
 from schemax.io.columns import Column, Schemas, Type
@@ -17,7 +18,6 @@ from schemax.io.records import STANDARD
 from schemax.io.rows import Details, check_details, check_kept
 from schemax.io.storage import reading, suffixes
 from schemax.io.table_schema import TableSchema
-from schemax.messages import clipped, some_of
 
 _PLAIN: Mapping[type, Type] = {str: "string", bool: "boolean", int: "integer", float: "number"}
 

@@ -12,9 +12,11 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from schemax.attributes import settings_of
 from schemax.attributes.json_writer import known_declaration
-from schemax.calls import Options
-from schemax.documents import RecordFields
+from schemax.base.messages import some_of
+from schemax.base.progress import track
 from schemax.errors import FULL_DISK, InputError, SchemaxError
+from schemax.extraction.calls import Options
+from schemax.extraction.documents import RecordFields
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint, digest_of_all
 from schemax.io.columns import named_schemas
@@ -47,8 +49,6 @@ from schemax.io.summary import Summary, Tally
 from schemax.io.table_schema import TableSchema
 from schemax.io.task import Backend, Task, in_process
 from schemax.io.writers import Formulas, Writer, check_target, is_typed, open_writer
-from schemax.messages import some_of
-from schemax.progress import track
 from schemax.results import Extraction
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from schemax.documents import category_of, shown_text
 from schemax.errors import InputError
+from schemax.extraction.documents import category_of, shown_text
 from schemax.io.fingerprint import digest
 from schemax.io.finished import is_table, keyed_results, read_run_record
 from schemax.io.records import Record

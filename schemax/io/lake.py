@@ -11,11 +11,11 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
+from schemax.base.messages import reason_of, some_of
 from schemax.errors import InputError
 from schemax.io.arrow import plain_schema, schema_of
 from schemax.io.columns import Column
 from schemax.io.storage import ICEBERG, is_remote, local_path, optional
-from schemax.messages import reason_of, some_of
 
 _RUN = "schemax.run"
 """The property of a commit that names its run."""

@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
-from schemax.documents import RecordFields, category_of, shown_text
 from schemax.errors import InputError
+from schemax.extraction.documents import RecordFields, category_of, shown_text
 from schemax.formats import OutputFormat
 from schemax.io.joined_lists import ListInChunk, joined_list
 from schemax.io.records import Record
@@ -220,7 +220,7 @@ def _rank(
 
 def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:
     """A function that tells whether a text fits; tokenizes only texts that could be too long."""
-    from schemax.runtime.requests import new_request
+    from schemax.runtime.slots.requests import new_request
 
     def fits(category: str, text: str) -> bool:
         schema = compiled.get(category)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from heapq import merge
 from typing import Any
 
+from schemax.base.messages import some_of
 from schemax.errors import InputError
 from schemax.io import fingerprint
 from schemax.io.finished import (
@@ -23,7 +24,6 @@ from schemax.io.readers import Shard
 from schemax.io.storage import place_of, suffixes
 from schemax.io.summary import COSTS, Summary, Tally
 from schemax.io.writers import check_target, open_writer
-from schemax.messages import some_of
 
 _OWN = ("shard", "records")  # settings in which tables of one run may differ
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from schemax.base.messages import clipped, perhaps, some_of
 from schemax.errors import InputError
 from schemax.io.columns import Column, Schemas, columns_of
 from schemax.io.shelf import Shelf
 from schemax.io.storage import is_remote, local_path, sidecar, sync_folder
 from schemax.io.table_schema import TableSchema
-from schemax.messages import clipped, perhaps, some_of
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 ROWS_PER_FILE = 1_000_000

@@ -12,9 +12,9 @@ from contextlib import closing, contextmanager
 from io import BytesIO
 from typing import Any
 
-from schemax.documents import MOST_CHARACTERS
+from schemax.base.messages import counted, some_of
+from schemax.extraction.documents import MOST_CHARACTERS
 from schemax.io.storage import optional
-from schemax.messages import counted, some_of
 from schemax.reading.file_text import Box, FileText
 
 logger = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, BinaryIO, Literal, TypeAlias
 
+from schemax.base.messages import counted, perhaps, some_of
 from schemax.errors import InputError
 from schemax.io.arrow_in import read_arrow, read_parquet
 from schemax.io.csv_in import read_csv, read_header
@@ -32,7 +33,6 @@ from schemax.io.excel import EXCEL, read_excel, read_sheet_header
 from schemax.io.lake import DeltaTable, is_delta
 from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, is_folder, optional, reading, suffixes
-from schemax.messages import counted, perhaps, some_of
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, TypeAlias
 
+from schemax.base.messages import clipped
 from schemax.errors import InputError
-from schemax.messages import clipped
 
 Record: TypeAlias = "Mapping[str, Any] | str | InputError"
 """A record, or the error in the place of a record that could not be read."""

@@ -10,8 +10,8 @@ from heapq import merge
 from itertools import count, islice
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from schemax.documents import id_of
 from schemax.errors import InputError, ServerError
+from schemax.extraction.documents import id_of
 from schemax.io.checkpoint import REMEDY, Checkpoint, OpenPart, digest, digest_of_all, to_line
 from schemax.io.known import Known, body_of
 from schemax.io.readers import InputFiles, Shard

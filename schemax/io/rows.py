@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic_core import to_jsonable_python
 
-from schemax.documents import RecordFields, category_of
+from schemax.base.messages import perhaps, reason_of, some_of
 from schemax.errors import InputError
+from schemax.extraction.documents import RecordFields, category_of
 from schemax.io.columns import Schemas
 from schemax.io.records import Record, cells_of
-from schemax.messages import perhaps, reason_of, some_of
 from schemax.results import Extraction, failed
 from schemax.results.extraction import json_ready
 from schemax.results.list_results import without_items

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from schemax.messages import clipped, counted
+from schemax.base.messages import clipped, counted
 from schemax.results import Extraction
 from schemax.results.list_results import without_items
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from schemax.attributes import settings_of
-from schemax.calls import Options
+from schemax.base.heap import frozen_heap
+from schemax.base.resources import version
 from schemax.compiler import CompiledSchema
 from schemax.config import LEFT_TO_MODELS, resolve_decoding
-from schemax.documents import RecordFields
 from schemax.errors import ModelError
-from schemax.extractor import Extractor
-from schemax.heap import frozen_heap
+from schemax.extraction.calls import Options
+from schemax.extraction.documents import RecordFields
+from schemax.extraction.extractor import Extractor
 from schemax.io import fingerprint
 from schemax.io.columns import Schemas, named_schemas
 from schemax.io.long_documents import Fitted, TooLong, fits_model
@@ -26,7 +27,6 @@ from schemax.io.records import Record
 from schemax.io.resumable import ResumableRun
 from schemax.io.rows import Details, RowForm
 from schemax.io.stream import Extract
-from schemax.resources import version
 from schemax.results import Extraction
 from schemax.servers.remote import RemoteModel
 

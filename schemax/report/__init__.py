@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import Any
 
-from schemax.pages import write_page
 from schemax.report.page import MOST_ROWS, Report, open_report
+from schemax.report.pages import write_page
 from schemax.results import Extraction
 
 __all__ = ["MOST_ROWS", "Report", "open_report", "report"]

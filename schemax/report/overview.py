@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from schemax.base.messages import counted
 from schemax.io.finished import RunRecord
 from schemax.io.summary import Tally
-from schemax.messages import counted
 from schemax.results import Extraction
 from schemax.results.list_results import without_items
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from schemax.errors import InputError
 from schemax.io.storage import filesystem, is_remote, local_path
-from schemax.pages import asset, page_of, to_json, write_page
 from schemax.report.images import PageImages
 from schemax.report.overview import Overview
+from schemax.report.pages import asset, page_of, to_json, write_page
 from schemax.report.rows import FieldSets, plain_row
 from schemax.results import Extraction
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, create_model
 
-from schemax.documents import RecordFields, shown_text
 from schemax.errors import InputError, SchemaError
+from schemax.extraction.documents import RecordFields, shown_text
 from schemax.io import fingerprint
 from schemax.io.columns import at, leaves
 from schemax.io.finished import RunRecord, read_results

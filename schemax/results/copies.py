@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from schemax.messages import some_of
+from schemax.base.messages import some_of
 from schemax.results.fields import Fallback, Group, Leaf
 from schemax.results.row import Row
 from schemax.results.spans import SpanFinder

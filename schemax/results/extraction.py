@@ -14,8 +14,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic_core import to_jsonable_python
 
 from schemax.attributes.classes import dumped
+from schemax.base.messages import clipped, counted, some_of
 from schemax.errors import ExtractionError
-from schemax.messages import clipped, counted, some_of
 from schemax.reading.file_text import Location
 from schemax.tokens import FinishReason
 
@@ -55,7 +55,7 @@ class FieldResult:
     value: the final value, after validators and defaults. For a failed row, the value as read.
     confidence: the probability of the value under the model. For a typed value, among all values
         allowed; for free text, the geometric mean over its tokens. For a calibrated model, the
-        frequency with which such values are right (schemax.calibration), except for null. None
+        frequency with which such values are right (schemax.base.calibration), except for null. None
         where the model wrote keys and values itself, where a server tells no probabilities, and for
         a field that the output did not mention.
     probability: of the whole value: the product over its tokens, where `confidence` is a mean.

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from schemax.attributes import Attribute
 from schemax.attributes.field_type import FieldPath
+from schemax.base.messages import clipped
 from schemax.formats import OutputFormat
-from schemax.messages import clipped
 from schemax.results.build import row_of
 from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf

@@ -17,8 +17,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from schemax.attributes.classes import validated
+from schemax.base.messages import joined, message_of, reason_of
 from schemax.formats import OutputFormat
-from schemax.messages import joined, message_of, reason_of
 from schemax.reading import Reading
 from schemax.reading.absence import is_stray_literal, says_no_value
 from schemax.results.extraction import FieldError, SlotText

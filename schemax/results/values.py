@@ -10,15 +10,15 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from schemax.attributes import Attribute
+from schemax.base.messages import counted
 from schemax.formats import OutputFormat, count_in
-from schemax.messages import counted
 from schemax.reading import Reading
+from schemax.reading.kinds import SCALARS
+from schemax.reading.kinds.ranges import INTEGER_DIGITS
 from schemax.reading.lists import items_in
 from schemax.reading.nearby import read_nearby
 from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
-from schemax.scalars import SCALARS
-from schemax.scalars.ranges import INTEGER_DIGITS
 
 # Between groups of digits.
 _SEPARATOR = "[ ,'\u00a0\u202f-]"

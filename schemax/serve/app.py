@@ -13,9 +13,9 @@ from fastapi.responses import HTMLResponse, Response
 from fastapi.security import HTTPBearer
 from starlette.middleware.cors import CORSMiddleware
 
-from schemax.extractor import Extractor
-from schemax.messages import clipped
-from schemax.ready_made import schema_names
+from schemax.attributes.ready_made import schema_names
+from schemax.base.messages import clipped
+from schemax.extraction.extractor import Extractor
 from schemax.serve import errors
 from schemax.serve.chat import chat_routes
 from schemax.serve.extraction import extraction_routes

@@ -16,14 +16,14 @@ from pydantic import BaseModel
 
 from schemax.attributes import asked_fields
 from schemax.attributes.made_classes import forbidden_by_document, is_judged_whole
+from schemax.base.messages import clipped
 from schemax.compiler import CompiledSchema
 from schemax.compiler.conversation import Conversation
-from schemax.documents import RecordFields, read_documents
-from schemax.messages import clipped
-from schemax.readout import read_part
+from schemax.extraction.documents import RecordFields, read_documents
+from schemax.extraction.readout import read_part
 from schemax.results import Extraction
-from schemax.runtime.outputs import TOO_LONG
-from schemax.runtime.watcher import Progress
+from schemax.runtime.engine.watcher import Progress
+from schemax.runtime.slots.outputs import TOO_LONG
 from schemax.serve.errors import ApiError
 from schemax.serve.output import Piece, behind, inner, pieces, refusal, written
 from schemax.serve.request_schemas import ClientSchema

@@ -12,8 +12,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from schemax.base.messages import clipped
 from schemax.errors import SchemaxError
-from schemax.messages import clipped
 from schemax.serve.json_text import JsonAnswer
 
 LINES = "application/x-ndjson"

@@ -13,11 +13,11 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from schemax.attributes import compile_attributes
+from schemax.base.messages import clipped, perhaps
 from schemax.compiler import CompiledSchema
+from schemax.extraction.readout import prompt_of
 from schemax.io.rows import RowForm, check_kept
-from schemax.messages import clipped, perhaps
 from schemax.reading.markup import Html
-from schemax.readout import prompt_of
 from schemax.results.transfer import slots_to_json
 from schemax.serve.completion import Sampling
 from schemax.serve.errors import LINES, ApiError, at_fault

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from schemax.messages import clipped, some_of
+from schemax.base.messages import clipped, some_of
 from schemax.serve.errors import LINES, ApiError
 from schemax.serve.limits import Limits
 from schemax.serve.metrics import Metrics

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from schemax.messages import counted
+from schemax.base.messages import counted
 from schemax.serve.errors import ApiError
 
 # Seconds between checks for room.

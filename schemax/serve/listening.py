@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from schemax.base.messages import clipped
 from schemax.errors import InputError
-from schemax.messages import clipped
 
 
 def bound(host: str, port: int) -> socket.socket:

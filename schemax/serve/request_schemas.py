@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
-from schemax.byte_cache import ByteCache
-from schemax.catalog import load_schema
+from schemax.base.byte_cache import ByteCache
 from schemax.compiler import CompiledSchema
-from schemax.schema import AttrSchema
+from schemax.extraction.catalog import load_schema
+from schemax.extraction.schema import AttrSchema
 from schemax.serve.errors import ApiError, at_fault
 from schemax.serve.limits import Limits
 

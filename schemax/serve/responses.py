@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from schemax.messages import clipped
+from schemax.base.messages import clipped
 from schemax.serve.completion import (
     Asked,
     Completion,

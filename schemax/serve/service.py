@@ -13,11 +13,11 @@ from schemax.attributes.made_classes import is_judged_whole
 from schemax.compiler import CompiledSchema
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError, SchemaxError
-from schemax.extractor import Extractor
-from schemax.pipeline import Extractions
+from schemax.extraction.extractor import Extractor
+from schemax.extraction.pipeline import Extractions
 from schemax.results import Extraction
-from schemax.runtime.model import DecoderModel
-from schemax.runtime.watcher import Progress, Watcher
+from schemax.runtime.engine.watcher import Progress, Watcher
+from schemax.runtime.models.model import DecoderModel
 from schemax.serve.errors import ApiError
 from schemax.serve.limits import Limits, Queue
 from schemax.serve.metrics import Metrics

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemax.base.messages import clipped
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import ServerError
-from schemax.messages import clipped
 
 _BY_ID = re.compile(r"token_id:(\d+)")
 _BY_BYTES = re.compile(r"bytes:((?:\\x[0-9a-f]{2})+)")

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from math import nan
 from typing import Any
 
+from schemax.base.messages import clipped
 from schemax.compiler.byte_codec import ByteCodec
 from schemax.config import DecodingConfig
 from schemax.errors import ServerError
 from schemax.formats import get_format
-from schemax.messages import clipped
-from schemax.runtime.requests import Request
+from schemax.runtime.slots.requests import Request
 from schemax.servers.client import Client
 from schemax.servers.dialects import NOT_TAKEN, Served
 from schemax.servers.remote import RemoteModel

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import httpx2
 
+from schemax.base.messages import clipped
 from schemax.errors import ServerError
-from schemax.messages import clipped
 
 T = TypeVar("T")
 

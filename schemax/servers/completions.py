@@ -11,10 +11,10 @@ from typing import Any
 from schemax.compiler.choices import Branches, Choices
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
-from schemax.runtime.filling import AskedSlot, Filling
-from schemax.runtime.grammar import Automata
-from schemax.runtime.plan import Ids
-from schemax.runtime.requests import Request
+from schemax.runtime.sampling.grammar import Automata
+from schemax.runtime.slots.filling import AskedSlot, Filling
+from schemax.runtime.slots.plan import Ids
+from schemax.runtime.slots.requests import Request
 from schemax.servers.answers import Vocabulary
 from schemax.servers.client import Client
 from schemax.servers.dialects import Served, completion, find_completions

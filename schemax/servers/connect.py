@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from schemax.base.messages import warn
 from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.tokenizer import as_codec
 from schemax.errors import ModelError
-from schemax.messages import warn
-from schemax.runtime.loading.load import Loaded, load_tokenizer
+from schemax.runtime.models.loading.load import Loaded, load_tokenizer
 from schemax.servers.chat import ChatModel
 from schemax.servers.client import Client
 from schemax.servers.completions import CompletionsModel

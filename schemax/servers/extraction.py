@@ -14,16 +14,16 @@ from typing import Any
 
 from schemax.attributes import settings_of
 from schemax.attributes.json_writer import declaration_of
+from schemax.base.messages import clipped
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.conversation import Conversation
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import ModelError, ServerError
 from schemax.formats import get_format
-from schemax.messages import clipped
 from schemax.results import Extraction, build, failed
 from schemax.results.transfer import slots_from_json
-from schemax.runtime.requests import Request
+from schemax.runtime.slots.requests import Request
 from schemax.servers.client import Client
 from schemax.servers.dialects import Served
 from schemax.servers.remote import RemoteModel

@@ -10,18 +10,18 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from schemax.base.messages import warn
 from schemax.config import DecodingConfig
 from schemax.errors import ServerError
-from schemax.messages import warn
-from schemax.runtime.outputs import DocumentOutput, exceeds
+from schemax.runtime.slots.outputs import DocumentOutput, exceeds
 from schemax.tokens import SlotOutput
 
 if TYPE_CHECKING:
     from schemax.compiler import CompiledSchema
     from schemax.compiler.tokenizer import TextCodec
-    from schemax.runtime.language_model import PromptSize
-    from schemax.runtime.requests import Request
-    from schemax.runtime.stream import Filled
+    from schemax.runtime.engine.stream import Filled
+    from schemax.runtime.models.language_model import PromptSize
+    from schemax.runtime.slots.requests import Request
     from schemax.servers.client import Client
     from schemax.servers.dialects import Served
 

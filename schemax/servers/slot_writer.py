@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import exp, log
 
-from schemax.loops import is_loop
-from schemax.runtime.grammar import Automata
-from schemax.runtime.grammar_state import GrammarState, explore_nodes
-from schemax.runtime.plan import Ids
+from schemax.runtime.sampling.grammar import Automata
+from schemax.runtime.sampling.grammar_state import GrammarState, explore_nodes
+from schemax.runtime.sampling.loops import is_loop
+from schemax.runtime.slots.plan import Ids
 from schemax.servers.answers import Answer, Step
 from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
 

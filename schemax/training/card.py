@@ -18,11 +18,11 @@ from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
 
 from schemax.attributes import Attribute, compile_attributes
+from schemax.base.trained import FILE, TrainedWith
 from schemax.compiler import CompiledSchema
 from schemax.compiler.prompt import DEFAULT_TEMPLATE, template_source
 from schemax.errors import InputError, SchemaError
-from schemax.schema import AttrSchema
-from schemax.trained import FILE, TrainedWith
+from schemax.extraction.schema import AttrSchema
 
 CARD = "training.json"
 _RUN = "run.json"

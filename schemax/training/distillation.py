@@ -11,18 +11,18 @@ from pydantic import BaseModel, ValidationError
 
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.classes import validated
+from schemax.base.progress import track
 from schemax.compiler.few_shot import FewShotExamples, writable_of
 from schemax.compiler.list_slots import leaves_of_item
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids, shown_record
-from schemax.extractor import Extractor
+from schemax.extraction.extractor import Extractor
+from schemax.extraction.labels import slot_text
+from schemax.extraction.stated import as_stated, as_text, flat
 from schemax.formats import OutputFormat, get_format
 from schemax.io.records import bounded_lines, read_records
-from schemax.labels import slot_text
-from schemax.progress import track
 from schemax.results import FieldError, SlotText
-from schemax.stated import as_stated, as_text, flat
 from schemax.training.training_examples import TrainingExample, gold_examples, training_example
 
 

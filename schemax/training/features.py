@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from schemax.base.messages import some_of
 from schemax.compiler import CompiledSchema
 from schemax.compiler.prompt import clean_document
 from schemax.errors import InputError
-from schemax.labels import slot_text
-from schemax.messages import some_of
-from schemax.runtime.language_model import LanguageModel
-from schemax.runtime.plan import Ids, Plan, plan_prompt
+from schemax.extraction.labels import slot_text
+from schemax.runtime.models.language_model import LanguageModel
+from schemax.runtime.slots.plan import Ids, Plan, plan_prompt
 from schemax.tokens import PromptIds
 from schemax.training.sequences import ItemTarget, TrainingSequence, training_sequence
 from schemax.training.targets import item_target, slot_targets

@@ -10,7 +10,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from schemax.attributes import settings_of
-from schemax.calibration import FILE, write_calibration
+from schemax.base.calibration import FILE, write_calibration
+from schemax.base.messages import say
+from schemax.base.trained import EXAMPLES, note_trained
 from schemax.config import DecodingConfig, decoding_name
 from schemax.errors import InputError
 from schemax.evaluation.calibrate import FEWEST, calibrate
@@ -18,9 +20,7 @@ from schemax.evaluation.datasets import Dataset, declared_schemas
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.labelled_schemas import as_declared
 from schemax.evaluation.shots import NONE, Shots, shots_for
-from schemax.extractor import Extractor
-from schemax.messages import say
-from schemax.trained import EXAMPLES, note_trained
+from schemax.extraction.extractor import Extractor
 from schemax.training.card import digest, trained_with
 from schemax.training.distillation import Labelling
 from schemax.training.held_out import split_examples

@@ -15,7 +15,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
 from schemax.evaluation.scores import extractions_of, scores_of
-from schemax.extractor import Extractor
+from schemax.extraction.extractor import Extractor
 from schemax.training.training_examples import TrainingExample
 
 MOST = 200

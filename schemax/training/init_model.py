@@ -13,9 +13,9 @@ from transformers import (
     AutoTokenizer,
 )
 
+from schemax.base.hub import cached_folder
 from schemax.errors import ModelError
-from schemax.hub import cached_folder
-from schemax.runtime.loading.refusals import refusing
+from schemax.runtime.models.loading.refusals import refusing
 
 
 def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:

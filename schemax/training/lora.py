@@ -7,8 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from schemax.runtime.loading.refusals import need, refusing
-from schemax.runtime.loading.rounding import merge_adapters
+from schemax.runtime.models.loading.refusals import need, refusing
+from schemax.runtime.models.loading.rounding import merge_adapters
 from schemax.training.settings import TrainingSettings
 
 EXTRA = "'.[train]' in a checkout of schemax"

@@ -20,7 +20,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
 from schemax.config import DecodingConfig
-from schemax.runtime.visibility import Span, TokenInfo, visible
+from schemax.runtime.attention.visibility import Span, TokenInfo, visible
 
 NAME = "schemax-rows"
 """The name of this attention in transformers."""

@@ -20,16 +20,16 @@ from transformers import (
     TrainingArguments,
 )
 
+from schemax.base.messages import counted
+from schemax.base.trained import TrainedWith, write_trained
 from schemax.compiler import CompiledSchema
 from schemax.errors import InputError, ModelError
-from schemax.extractor import Extractor
-from schemax.messages import counted
-from schemax.runtime.loading import pick_device
-from schemax.runtime.loading.refusals import need
-from schemax.runtime.loading.rounding import round_weights
-from schemax.runtime.model import DecoderModel
-from schemax.runtime.pointwise import compile_layers
-from schemax.trained import TrainedWith, write_trained
+from schemax.extraction.extractor import Extractor
+from schemax.runtime.models.loading import pick_device
+from schemax.runtime.models.loading.refusals import need
+from schemax.runtime.models.loading.rounding import round_weights
+from schemax.runtime.models.model import DecoderModel
+from schemax.runtime.models.pointwise import compile_layers
 from schemax.training.card import begin_run, versions, write_card
 from schemax.training.checkpoints import (
     CHECKPOINTS,

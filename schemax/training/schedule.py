@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from torch.utils.data import Dataset
 
 from schemax.compiler import CompiledSchema
-from schemax.runtime.visibility import TokenInfo
+from schemax.runtime.attention.visibility import TokenInfo
 from schemax.training.features import Features, fill_row
 from schemax.training.sequences import collate
 

@@ -17,8 +17,8 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from schemax.compiler import CompiledSchema
-from schemax.runtime.plan import Ids, Ints, plan_prompt, with_values
-from schemax.runtime.visibility import TokenInfo
+from schemax.runtime.attention.visibility import TokenInfo
+from schemax.runtime.slots.plan import Ids, Ints, plan_prompt, with_values
 from schemax.tokens import PromptIds
 
 IGNORE = -100

@@ -20,10 +20,10 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainerCallback
 
+from schemax.base.progress import track
 from schemax.config import DecodingConfig
-from schemax.progress import track
-from schemax.runtime.model import DecoderModel
-from schemax.runtime.visibility import TokenInfo
+from schemax.runtime.attention.visibility import TokenInfo
+from schemax.runtime.models.model import DecoderModel
 from schemax.training.row_attention import over_rows, parts_of
 from schemax.training.schedule import TrainingBatch, token_info
 from schemax.training.sequences import IGNORE

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from schemax.base.messages import counted, say, some_of
 from schemax.compiler.list_slots import Rows
 from schemax.errors import InputError
 from schemax.evaluation.examples import (
@@ -20,11 +21,10 @@ from schemax.evaluation.examples import (
     shown_text,
 )
 from schemax.evaluation.shots import Shots
+from schemax.extraction.labels import typed_labels
+from schemax.extraction.stated import Label, Stated
 from schemax.formats import OutputFormat, Writable
-from schemax.labels import typed_labels
-from schemax.messages import counted, say, some_of
 from schemax.results import FieldError
-from schemax.stated import Label, Stated
 
 
 @dataclass(frozen=True, slots=True)

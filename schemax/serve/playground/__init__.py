@@ -13,11 +13,11 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from schemax.attributes import asked_fields
-from schemax.diagnosis import playback
-from schemax.diagnosis.tracing import NUM_RIVALS, Tracer
-from schemax.documents import RecordFields, read_documents
-from schemax.pages import asset, page_of
-from schemax.readout import read_part
+from schemax.evaluation.diagnosis import playback
+from schemax.evaluation.diagnosis.tracing import NUM_RIVALS, Tracer
+from schemax.extraction.documents import RecordFields, read_documents
+from schemax.extraction.readout import read_part
+from schemax.report.pages import asset, page_of
 from schemax.results import Extraction
 from schemax.serve.request_schemas import ClientSchema
 from schemax.serve.service import Service

@@ -1,0 +1,131 @@
+"""Ready-made schemas: their documents and demonstrations, and matching them to categories."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from schemax.base.resources import resource_dir
+from schemax.errors import InputError
+from schemax.reading.folding import folded, loose
+
+
+def ready_made(name: str) -> str:
+    """The name of a ready-made schema in its own spelling. Raises InputError for an unknown one."""
+    stem = name.strip().lower().replace(" ", "_").replace("-", "_")
+    if stem not in _paths():
+        near = " or ".join(map(repr, get_close_matches(stem, schema_names())))
+        known = f"did you mean {near}?" if near else f"there are {', '.join(schema_names())}"
+        raise InputError(f"unknown schema {name!r}; {known}")
+    return stem
+
+
+def schema_names() -> tuple[str, ...]:
+    """The names of the ready-made schemas."""
+    return tuple(sorted(_paths()))
+
+
+def document_of(name: str) -> dict[str, Any]:
+    """The JSON Schema document of a ready-made schema."""
+    found: dict[str, Any] = json.loads(_paths()[name].read_text("utf-8"))
+    return found
+
+
+def demonstrations_of(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Texts of a ready-made schema's demonstrations, each with its values under dotted names.
+
+    None is what a text does not state.
+    """
+    path = resource_dir("schemas") / "demonstrations" / f"{name}.jsonl"
+    if not path.is_file():
+        return ()
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return tuple((row["text"], row["attributes"]) for row in rows)
+
+
+def is_task(name: str) -> bool:
+    """True if the schema is of no product: a form, a ticket, an invoice."""
+    return _paths()[name].parent.name == "tasks"
+
+
+@cache
+def _paths() -> dict[str, Path]:
+    return {path.stem: path for path in resource_dir("schemas").glob("**/*.json")}
+
+
+@cache
+def _names() -> Names:
+    return names_of((name, document_of(name).get("aliases", ())) for name in schema_names())
+
+
+How = Literal["name", "other name", "last words"]
+
+Names: TypeAlias = "Mapping[tuple[str, ...], tuple[str, How]]"
+"""The words of a name -> the schema that has it, and whether it is the schema's own."""
+
+_LEVEL = re.compile(r"\s*(?:[>|/\\»›→]|::)\s*")
+_REMARK = re.compile(r"\([^)]*\)|\[[^\]]*\]|[’']s?\b")
+_TAIL = re.compile(r"(?<=\w)\s+(?:for|with|without)\s.*")
+_LISTED = re.compile(r"\s*[,&;+]\s*|\s+and\s+", re.IGNORECASE)
+_WORD = re.compile(r"[^\W_]+")
+
+
+class Match(NamedTuple):
+    """schema: its name; how: by its own name, another one that it has, or the last words of it."""
+
+    schema: str
+    how: How
+
+
+def names_of(schemas: Iterable[tuple[str, Iterable[str]]]) -> Names:
+    """schemas: every schema's name, and the other names that it has."""
+    found: dict[tuple[str, ...], tuple[str, How]] = {}
+    for schema, others in schemas:
+        found[words_of(schema)] = schema, "name"
+        for other in others:
+            found.setdefault(words_of(other), (schema, "other name"))
+    return found
+
+
+def match_of(category: str) -> Match | None:
+    """The ready-made schema that a shop's name of a category means, if there is one.
+
+    Of `Electronics > Smart TVs` only the last level counts, without remarks in brackets and what it
+    is "for"; case, plurals and punctuation make no difference. Several things in one name ("Shoes &
+    Boots") match where all of them mean the same schema.
+    """
+    levels = [level for level in _LEVEL.split(category) if level.strip()]
+    if not levels:
+        return None
+    if (found := _names().get(words_of(levels[-1]))) is not None:
+        return Match(*found)
+    matches = [_by_last_words_of(part) for part in _LISTED.split(levels[-1]) if part]
+    schemas = {match and match.schema for match in matches}
+    return matches[0] if len(schemas) == 1 else None
+
+
+def _by_last_words_of(name: str) -> Match | None:
+    words = words_of(name)
+    for start in range(len(words)):
+        if (found := _names().get(words[start:])) is not None:
+            return Match(found[0], "last words" if start else found[1])
+    return None
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of a name without case, plurals and remarks, equal for names of one meaning."""
+    text = _TAIL.sub("", _REMARK.sub(" ", folded(name, loose)))
+    words = _WORD.findall(text)
+    return tuple(_stem(word) for word in words if word != "and")
+
+
+def _stem(word: str) -> str:
+    """The stem that singular and plural share: shoe, shoes; battery, batteries; lens, lenses."""
+    while len(word) > 2 and word[-1] in "se" and not word.endswith("ss"):
+        word = word[:-1]
+    return word[:-1] + "y" if word.endswith("i") else word

@@ -1,0 +1,201 @@
+"""The command `schemax`: its verbs and exit status.
+
+Exit status: 0 done; 1 all is written, and more rows failed than allowed; 2 nothing or not all was
+written: bad usage, or input, a store or a model that stops the run; 3 the same, by a fault of
+schemax itself; 130 interrupted; 141 nobody reads the output any more; 143 terminated.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import math
+import os
+import sys
+import traceback
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from schemax.base import resources
+from schemax.base.interrupts import Terminated, raise_again
+from schemax.base.messages import say
+from schemax.base.processors import share_processors
+from schemax.commands.bench import bench
+from schemax.commands.calibrate import calibrate
+from schemax.commands.check import check
+from schemax.commands.demo import demo
+from schemax.commands.discover import discover
+from schemax.commands.doctor import doctor
+from schemax.commands.evaluate import evaluate
+from schemax.commands.explain import explain
+from schemax.commands.extract import ExtractCommand, extract
+from schemax.commands.fit import fit
+from schemax.commands.merge import merge
+from schemax.commands.moved import MOVED, moved
+from schemax.commands.report import report
+from schemax.commands.schemas import schemas
+from schemax.commands.serve import serve
+from schemax.commands.trace import trace
+from schemax.commands.train import train
+from schemax.errors import FULL_DISK, SchemaxError
+
+_SMALLER = {"train": "--batch-tokens, and a larger --gradient-accumulation for the same steps"}
+
+_LARGEST = {"seed": 2**64 - 1}
+
+_BAD_USAGE = 2
+_FAULT = 3
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+_TERMINATED = 143
+
+
+class Verbs(TyperGroup):
+    """Turns the errors that a user can mend into one line and an exit status."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # Typer's own ranges let NaN through, and where no bound is named any number.
+        for command in self.commands.values():
+            for option in command.params:
+                option.callback = option.callback or _usable
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _drop_stdout()
+            status = _BROKEN_PIPE
+        except KeyboardInterrupt as error:
+            is_signal = isinstance(error, Terminated)
+            _explain("terminated" if is_signal else "interrupted", error)
+            status = _TERMINATED if is_signal else _INTERRUPTED
+        except (SchemaxError, OSError) as error:
+            reason = str(error)
+            if isinstance(error, OSError) and error.filename is not None:
+                did = "write" if error.errno in FULL_DISK else "open"
+                reason = f"cannot {did} {error.filename}: {error.strerror}"
+            _explain(f"error: {reason}", error)
+            status = _BAD_USAGE
+        except (typer.Exit, typer.Abort):  # RuntimeErrors too, which must not cost torch
+            raise
+        except RuntimeError as error:
+            from schemax.runtime.models.limits import is_out_of_memory
+
+            if not is_out_of_memory(error):
+                raise
+            smaller = _SMALLER.get(ctx.invoked_subcommand, "--batch-size")
+            _explain(f"error: out of memory; use a smaller {smaller}", error)
+            status = _BAD_USAGE
+        raise typer.Exit(status)
+
+
+def _usable(context: Any, option: Any, value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number", ctx=context, param=option)
+    if isinstance(value, int) and abs(value) > _LARGEST.get(option.name, sys.maxsize):
+        raise typer.BadParameter(f"{value} is too large", ctx=context, param=option)
+    return value
+
+
+def _explain(text: str, error: BaseException) -> None:
+    say(text)
+    for note in getattr(error, "__notes__", ()):
+        say(note)
+
+
+def _drop_stdout() -> None:
+    """Redirects stdout to nowhere, since Python flushes it once more at the end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        return  # no real file behind it, so nothing to flush
+
+
+app = typer.Typer(
+    name="schemax",
+    cls=Verbs,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
+    help="Extracts typed attributes from texts, all fields of many texts at once.",
+)
+_VERBS = (
+    *(demo, extract, merge, report, explain, check, trace, discover, fit, schemas, doctor),
+    *(train, calibrate, evaluate, bench, serve),
+)
+for _verb in _VERBS:
+    app.command(cls=ExtractCommand if _verb is extract else None)(_verb)
+_ANY = {"ignore_unknown_options": True, "allow_extra_args": True}
+for _name, _command in MOVED.items():
+    app.command(_name, hidden=True, add_help_option=False, context_settings=_ANY)(
+        moved(_name, _command)
+    )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"schemax {resources.version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None: ...
+
+
+def _replace_closed_streams() -> None:
+    """Replaces closed streams: stderr by one that is lost, stdout by one without a reader.
+
+    A closed stdin stays None, which readers refuse. No file gets the number of a closed stream:
+    libraries would write into it what they have to say.
+    """
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(handle)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(_UnreadBytes(), encoding="utf-8", write_through=True)
+
+
+class _UnreadBytes(io.BufferedIOBase):
+    """A stream without a reader: the first write raises BrokenPipeError."""
+
+    name = "<stdout>"
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 1
+
+    def write(self, data: Any) -> int:
+        raise BrokenPipeError("stdout is closed")
+
+
+def main() -> None:
+    """The entry point of the console script."""
+    raise_again()
+    _replace_closed_streams()
+    share_processors()
+    # Rows in work are many small objects, and none is part of a circle: each search is in vain.
+    gc.set_threshold(50_000, 20, 20)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A narrow console encoding should cost a character, not the run.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        app()
+    except BrokenPipeError:  # of what is shown before a verb begins, such as --help
+        sys.exit(_BROKEN_PIPE)
+    except Exception:  # Python's own status for it, 1, says that all rows are written
+        traceback.print_exc()
+        say("error: this is a fault of schemax itself; please report it with the lines above")
+        sys.exit(_FAULT)

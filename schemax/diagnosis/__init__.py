@@ -1,6 +1,0 @@
-"""Diagnosis: the doctor, which tests whether and how schemax runs on a model; traces of passes."""
-
-from schemax.diagnosis.examination import doctor
-from schemax.diagnosis.report import Agreement, Check, Diagnosis
-
-__all__ = ["Agreement", "Check", "Diagnosis", "doctor"]

@@ -1,0 +1,191 @@
+"""The report of a comparison: plain data, from which tables, pages and plots are made."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+import transformers
+from pydantic import TypeAdapter, ValidationError
+
+from schemax.base.messages import misfit_of
+from schemax.base.resources import version
+from schemax.evaluation.benchmark.measure import EngineRun
+from schemax.evaluation.benchmark.workload import Workload
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRow:
+    """The figures of an engine.
+
+    documents: documents of each run; seconds: of each repeat.
+    products_per_second: of the median repeat; slowest, fastest: of the others.
+    of_floor, times_generate: its speed over that of the engines "floor" and "generate"; None
+        without them.
+    passes: forward passes of a run; passes_per_product: the same per document.
+    tried: documents/s by batch size; batch_size: the size kept.
+    documents_per_prompt: the most.
+    """
+
+    name: str
+    title: str
+    kind: str
+    documents: int
+    seconds: tuple[float, ...]
+    products_per_second: float
+    slowest: float
+    fastest: float
+    of_floor: float | None = None
+    times_generate: float | None = None
+    passes: int | None = None
+    passes_per_product: float | None = None
+    peak_bytes: int | None = None
+    batch_size: int | None = None
+    documents_per_prompt: int = 1
+    tried: dict[str, float] = field(default_factory=dict)
+    note: str = ""
+    dollars_per_1000: float | None = None
+    dollars_per_500_million: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The report of a comparison.
+
+    model: name, class, parameters, dtype and shape; environment: hardware and versions; work: its
+    source and its tokens; skipped: name and reason; sweep: rows of the grid; server: figures of a
+    server, measured over HTTP.
+    """
+
+    model: dict[str, Any]
+    environment: dict[str, Any]
+    work: dict[str, Any]
+    settings: dict[str, Any]
+    engines: tuple[EngineRow, ...]
+    skipped: tuple[dict[str, str], ...]
+    sweep: tuple[EngineRow, ...] = ()
+    server: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data for JSON."""
+        return {"schemax_bench": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Report:
+        """Reads `to_dict` back. Raises ValueError for anything else."""
+        if not isinstance(data, dict) or data.get("schemax_bench") != FORMAT:
+            raise ValueError("not a report of `schemax bench`, or written by another version")
+        try:
+            return TypeAdapter(cls).validate_python(data)
+        except ValidationError as error:
+            raise ValueError(f"a broken report: {misfit_of(error)}") from error
+
+
+def engine_rows(
+    outcomes: Sequence[EngineRun],
+    dollars_per_hour: float | None = None,
+    beside: Sequence[EngineRun] = (),
+) -> tuple[EngineRow, ...]:
+    """The rows of engines that ran, in order.
+
+    beside: runs that hold the floor and `generate`, if `outcomes` lacks them.
+    """
+    known = [outcome for outcome in (*outcomes, *beside) if outcome.skipped is None]
+    rates = {o.engine.name: o.documents / median(o.seconds) for o in known}
+    floor, baseline = rates.get("floor"), rates.get("generate")
+    rows = []
+    for outcome in (outcome for outcome in outcomes if outcome.skipped is None):
+        engine, rate, passes = outcome.engine, rates[outcome.engine.name], outcome.passes
+        priced = dollars_per_hour is not None and engine.kind != "bound"
+        price = (dollars_per_hour or 0.0) / 3600 / rate if priced else None
+        row = EngineRow(
+            name=engine.name,
+            title=engine.title,
+            kind=engine.kind,
+            documents=outcome.documents,
+            seconds=tuple(outcome.seconds),
+            products_per_second=rate,
+            slowest=outcome.documents / max(outcome.seconds),
+            fastest=outcome.documents / min(outcome.seconds),
+            of_floor=rate / floor if floor else None,
+            times_generate=rate / baseline if baseline else None,
+            passes=passes,
+            passes_per_product=passes / outcome.documents if passes else None,
+            peak_bytes=outcome.peak_bytes,
+            batch_size=engine.batch_size,
+            documents_per_prompt=engine.documents_per_prompt,
+            tried={str(size): tried for size, tried in outcome.tried.items()},
+            note=engine.note,
+            dollars_per_1000=None if price is None else 1e3 * price,
+            dollars_per_500_million=None if price is None else 5e8 * price,
+        )
+        rows.append(row)
+    return tuple(rows)
+
+
+def describe_model(model: Any, name: str) -> dict[str, Any]:
+    """Describes a model: name, class, dtype, and the numbers that decide speed."""
+    config = model.config.get_text_config()
+    names = (
+        *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
+        *("num_attention_heads", "num_key_value_heads", "head_dim"),
+    )
+    return {
+        "name": name,
+        "class": type(model).__name__,
+        "parameters": model.num_parameters(),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "attention": config._attn_implementation,
+        "shape": {key: getattr(config, key) for key in names if hasattr(config, key)},
+    }
+
+
+def describe_environment(device: torch.device) -> dict[str, Any]:
+    """Describes hardware and versions, without which a speed means nothing."""
+    accelerator = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    return {
+        "device": device.type,
+        "accelerator": accelerator,
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "schemax": version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def describe_work(work: Workload) -> dict[str, Any]:
+    """Describes the work: its source, and the numbers of its tokens by kind."""
+    counts = work.counts()
+    answers = [len(a) for listing in work.listings for a in listing.answers]
+    return {
+        **work.facts,
+        "listings": len(work),
+        "slots": len(answers),
+        "tokens": {**asdict(counts), "passed": counts.passed},
+        "mean_document_tokens": counts.documents / len(work),
+        "mean_value_tokens": sum(answers) / len(answers),
+        "max_value_tokens": max(answers),
+    }
+
+
+def _cpu_name() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"

@@ -1,0 +1,296 @@
+"""The contract of an extraction before a document is read, as plain data: `schemax explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import chain
+from typing import Any
+
+from schemax.attributes import Attribute
+from schemax.attributes.after import waves_of
+from schemax.attributes.misfits import named_misfits
+from schemax.compiler import CompiledSchema, compile_schema
+from schemax.compiler.list_slots import Fields, asked_of, key_behind
+from schemax.compiler.skeleton import boundary_warning, skeleton_text
+from schemax.compiler.spelt_tokens import control_token_warning, marked
+from schemax.errors import SchemaError
+from schemax.evaluation.diagnosis.visibility import picture, sentences
+from schemax.formats import OutputFormat, Path, StopAt, StopRule
+from schemax.formats.json_format import JsonLiteralStop, JsonObjectStop
+from schemax.results import SlotText
+from schemax.runtime.slots.plan import plan_prompt
+from schemax.tokens import SlotSpec
+
+_LATER = (
+    "Waves: a later one is asked once all before are filled; a key holds the values that its field "
+    "looks at, null for what is not known."
+)
+
+
+def contract_of(
+    compiled: CompiledSchema, *, template: str, tokenizer: str, sample: str
+) -> dict[str, Any]:
+    """Returns all that `explain` shows, as plain data. sample: a document's text.
+
+    skeleton: keys with their slots marked; one text per branch, else a single text.
+    slots: of a prompt's first document, and of a list's first item. key_start, key_end,
+        first_value: position ids; odd_boundary: True if the tokenizer would merge the end of the
+        key with the value.
+    stop: the stop rule in words, the number of states of its automaton, and the ids that end all.
+    tokens: lengths of one prompt, with the sample in each document.
+    waves: fields by wave, with the fields that each looks at; [] if all are read at once.
+    steps: the most forward passes that a document takes part in, retries and repairs not counted;
+        autoregressive is None for schemas that it cannot read, such as lists of nested models.
+    """
+    config = compiled.decoding
+    prompt = compiled.encode([sample] * _num_documents(compiled))[0]
+    plan = plan_prompt(prompt, config)
+    return {
+        "schema": compiled.schema.__name__,
+        "category": compiled.category,
+        "format": compiled.format.name,
+        "template": template,
+        "tokenizer": tokenizer,
+        "decoding": asdict(config),
+        "sample": sample,
+        "prompt": _prompt_text(compiled),
+        "skeleton": _skeleton(compiled),
+        "slots": []
+        if config.layout == "autoregressive"
+        else _slots(compiled, plan.last_position.tolist()),
+        "waves": _waves(compiled),
+        "stop": {
+            "rule": _stop_in_words(compiled.stop_rule),
+            "states": len(compiled.stop.next_state),
+            "eos_ids": compiled.stop.eos_ids,
+        },
+        "tokens": {
+            "instruction": len(prompt.instruction) + sum(map(len, prompt.demonstrations)),
+            "documents": sum(map(len, prompt.documents)),
+            "opening": len(prompt.opening),
+            "keys": sum(len(key) for row in prompt.keys for key in row),
+        },
+        "steps": {
+            "this": _steps(compiled.fields) if compiled.fields else compiled.k_max[0],
+            "autoregressive": _autoregressive_steps(compiled),
+        },
+        "visibility": [*sentences(config), *([_LATER] if compiled.waves is not None else [])],
+        "picture": picture(config),
+        "warnings": list(_warnings(compiled)),
+    }
+
+
+def _warnings(compiled: CompiledSchema) -> Iterator[str]:
+    yield from (f"{name}: {misfit}" for name, misfit in named_misfits(compiled.attributes))
+    if tokens := compiled.prompt.control_tokens:
+        yield control_token_warning(tokens)
+    if compiled.odd_boundaries:
+        yield boundary_warning(compiled.format, compiled.odd_boundaries)
+    if compiled.decoding.is_branched:
+        yield from hints(compiled.attributes)
+
+
+def _wave_numbers(attributes: Sequence[Attribute]) -> list[int]:
+    own = [attribute.path for attribute in attributes]
+    return waves_of(own, [attribute.after for attribute in attributes])
+
+
+def _waves(compiled: CompiledSchema) -> list[list[dict[str, Any]]]:
+    """Returns fields by wave, with the fields that each looks at."""
+    waves: dict[int, list[dict[str, Any]]] = {}
+
+    def collect(attributes: Sequence[Attribute], head: str, before: int) -> None:
+        for attribute, number in zip(attributes, _wave_numbers(attributes), strict=True):
+            name = f"{head}{attribute.name}"
+            after = [f"{head}{'.'.join(path)}" for path in attribute.after]
+            waves.setdefault(before + number, []).append({"name": name, "after": after})
+            collect(attribute.fields, f"{name}.", before + number - 1)
+
+    if compiled.waves is not None:
+        collect(compiled.attributes, "", 0)
+    return [waves[number] for number in sorted(waves)] if len(waves) > 1 else []
+
+
+def _num_documents(compiled: CompiledSchema) -> int:
+    """Returns the number of documents in a prompt; isolated documents are as a single one."""
+    config = compiled.decoding
+    return config.documents_per_prompt if config.documents == "stacked" else 1
+
+
+def _prompt_text(compiled: CompiledSchema) -> str:
+    """Returns the prompt; control tokens in data are marked: see `marked`."""
+    prompt = compiled.prompt
+
+    def data(text: str) -> str:
+        return marked(text, compiled.codec)
+
+    count = _num_documents(compiled)
+    names = [f"«text {j + 1}»" for j in range(count)] if count > 1 else ["«text»"]
+    documents = "".join(
+        name.join(map(data, literals)) for name, literals in zip(names, prompt.pieces, strict=True)
+    )
+    turns = "".join(markup + data(content) for markup, content in prompt.turns)
+    head = turns + prompt.chat_prefix + data(prompt.instruction)
+    closing = data(prompt.closing)
+    if (nearest := compiled.nearest) is not None:
+        places = "«text of an example»", "«its output»"
+        shown = "".join(text if is_markup else data(text) for is_markup, text in nearest.parts)
+        for sentinel, name in zip(nearest.sentinels, places, strict=True):
+            shown = shown.replace(sentinel, name)
+        several = f"«of {len(nearest.examples)} examples the {nearest.count} most like the text: »"
+        head += several + shown
+    return head + documents + closing + prompt.chat_suffix + compiled.format.opening()
+
+
+def _skeleton(compiled: CompiledSchema) -> tuple[str, ...]:
+    if compiled.decoding.layout == "autoregressive":
+        return (skeleton_text(compiled.attributes, compiled.format),)
+    labels = {attribute.path: attribute.labels for attribute in compiled.asked}
+    marked = tuple(
+        f"{_behind(attribute, labels, compiled.format) if attribute.after else key}"
+        f"⟦{attribute.name}, {k_max}⟧"
+        for row in compiled.key_texts
+        for key, attribute, k_max in zip(row, compiled.asked, compiled.k_max, strict=True)
+    )
+    marked += tuple(
+        f"{_behind(leaf, beside, compiled.format)}⟦{leaf.name}, {k_max}⟧"
+        for leaf, k_max, beside, _ in _first_items(compiled.fields)
+    )
+    return marked if compiled.decoding.layout == "branched" else ("".join(marked),)
+
+
+def _behind(attribute: Attribute, beside: Mapping[Path, Path], form: OutputFormat) -> str:
+    """Returns the text of a branch's key. beside: path -> labels of fields that it may look at."""
+    lead = tuple((beside[path], f" ⟦{'.'.join(path)}⟧") for path in attribute.after)
+    return key_behind(lead, attribute.labels, form)
+
+
+def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]]:
+    """Returns the slots as data. ends: the position id of every key's last token. Fields that look
+    at others have nulls there."""
+    specs = zip(compiled.attributes, compiled.slots, strict=False)
+    copied = {attribute.path for attribute, spec in specs if spec.copying is not None}
+
+    def slot(attribute: Attribute, key: str, num_tokens: int, k_max: int, end: int) -> Any:
+        names = [one.choices or (one.kind,) for one in attribute.variants]
+        name = " | ".join(chain.from_iterable(names))
+        return {
+            "name": attribute.name,
+            "shown": " > ".join(attribute.labels),
+            "type": f"list of {name}" if attribute.is_list else name,
+            "extractive": attribute.path in copied and attribute.is_text,
+            "nullable": attribute.nullable,
+            "k_max": k_max,
+            "key": key,
+            "key_tokens": num_tokens,
+            "key_start": end - num_tokens + 1,
+            "key_end": end,
+            "first_value": end + 1,
+            "odd_boundary": attribute.name in compiled.odd_boundaries,
+        }
+
+    keys = compiled.keys[0]
+    if compiled.waves is not None:
+        start = ends[0] - len(keys[compiled.waves.fields.first[0]])
+        null = SlotText(compiled.format.escape(None), "stop", 1, complete=True)
+        keys = tuple(slot.key for slot in compiled.known([null] * len(keys)))
+        ends = [start + len(key) for key in keys]
+    lengths = list(map(len, keys))
+    columns = (compiled.asked, compiled.key_texts[0], lengths, compiled.k_max, ends)
+    slots = [slot(*row) for row in zip(*columns, strict=False)]
+    for leaf, k_max, _, spec in _first_items(compiled.fields):
+        if spec.copying is not None:
+            copied.add(leaf.path)
+        key = compiled.format.key(leaf.labels, None)
+        length = len(compiled.codec.encode(key))
+        slots.append(slot(leaf, key, length, k_max, ends[0] - lengths[0] + length))
+    return slots
+
+
+def _first_items(
+    fields: Fields | None,
+) -> Iterator[tuple[Attribute, int, Mapping[Path, Path], SlotSpec]]:
+    """Yields leaves of lists' first items with budgets, labels of the leaves beside, and specs."""
+    for items in filter(None, fields.items if fields else ()):
+        asked = list(map(asked_of, items.attributes))
+        beside = {path: leaf.labels for path, leaf in zip(items.paths, asked, strict=True)}
+        for leaf, k_max, spec in zip(asked, items.k_max, items.specs, strict=True):
+            yield leaf, k_max, beside, spec
+        yield from _first_items(items)
+
+
+def _steps(fields: Fields) -> int:
+    longest: dict[int, int] = {}  # of each wave
+    waves = waves_of(fields.paths, [attribute.after for attribute in fields.attributes])
+    for budget, items, wave in zip(fields.k_max, fields.items, waves, strict=True):
+        budget += _steps(items) if items is not None else 0
+        longest[wave] = max(budget, longest.get(wave, 0))
+    return sum(longest.values())
+
+
+def _stop_in_words(rule: StopRule) -> str:
+    if isinstance(rule, JsonLiteralStop):
+        return (
+            "where the JSON literal is complete: a string with its closing quote, a list with its "
+            "bracket, null, true and false with their last letter, anything else before a comma, "
+            "a line break or a closing brace"
+        )
+    if isinstance(rule, JsonObjectStop):
+        return "where the root object closes"
+    if isinstance(rule, StopAt):
+        if rule.delimiter == b"\n":
+            return "at the end of the line"
+        return f"where {rule.delimiter.decode(errors='backslashreplace')!r} has been written"
+    return f"where {type(rule).__name__}, a rule of the format, is met"
+
+
+def _autoregressive_steps(compiled: CompiledSchema) -> int | None:
+    try:
+        baseline = compile_schema(
+            compiled.schema, compiled.codec, format=compiled.format, decoding="autoregressive"
+        )
+    except SchemaError:
+        return None
+    return baseline.k_max[0]
+
+
+_UNITS = frozenset({"unit", "units", "uom", "currency", "measure"})
+_REASONS = frozenset(
+    {"reason", "reasons", "reasoning", "rationale", "explanation", "justification", "evidence"}
+)
+
+
+def hints(attributes: Sequence[Attribute]) -> Iterator[str]:
+    """Yields a line for every field that seems to depend on a field beside it, as the unit of a
+    number or the outcome of a reason, but does not look at it."""
+    for field in attributes:
+        if field.after:
+            continue
+        beside = [other for other in attributes if other.path[:-1] == field.path[:-1]]
+        free = [o for o in beside if o is not field and field.path not in o.after]
+        if _words(field) & _UNITS and (field.is_text or field.choices):
+            numbers = [other for other in free if other.is_number]
+            before = [other for other in numbers if beside.index(other) < beside.index(field)]
+            # "weight unit" belongs to "weight"; other units to the closest number.
+            near = [other for other in numbers if _words(other) & _words(field)]
+            if found := near or before[::-1] or numbers:
+                yield _hint(field, found[0])
+        elif field.is_sure:
+            reasons = [o for o in free if o.is_text and _words(o) & _REASONS]
+            if reasons:
+                yield _hint(field, reasons[0])
+    for field in attributes:
+        for line in hints(field.fields):
+            yield f"{field.name}: {line}"
+
+
+def _words(attribute: Attribute) -> set[str]:
+    return set(attribute.label.casefold().replace("_", " ").split())
+
+
+def _hint(field: Attribute, other: Attribute) -> str:
+    return (
+        f"{field.name} may depend on {other.name}; with attr(after={other.path[-1]!r}) it is read "
+        "behind that value, in a later wave"
+    )

@@ -1,0 +1,150 @@
+"""The doctor: examines on this machine whether and how schemax runs on a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schemax.base.trained import TrainedWith
+from schemax.errors import ModelError
+from schemax.evaluation.diagnosis.report import Check, Diagnosis
+from schemax.extraction.extractor import Extractor
+from schemax.servers.remote import RemoteModel
+
+if TYPE_CHECKING:
+    from schemax.runtime.engine.fork import ForkModel
+    from schemax.runtime.models.model import DecoderModel
+
+
+def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
+    """Examines a model with its own weights and tokenizer.
+
+    model: a folder or Hub id, an `Extractor`, or a model of transformers with its `tokenizer`.
+    loading: arguments of `Extractor.from_pretrained`, such as device and dtype.
+
+    A model given by name is examined in float32 if twice its size fits into memory, since only
+    there "exact" can be told from "nearly". Raises ModelError if the model cannot be loaded; for a
+    loaded model that cannot be run, the `Diagnosis` says so.
+    """
+    from schemax.runtime.engine.self_test import prepare
+    from schemax.runtime.models.loading import load
+
+    if isinstance(model, Extractor):
+        if isinstance(model.model, RemoteModel):
+            raise ModelError(f"{model.model.name} is run by a server, which keeps its logits")
+        return _diagnose(model.model, model.tokenizer, model.model.name, {}, model.trained)
+    name = str(model) if isinstance(model, (str, Path)) else type(model).__name__
+    dtype, trained = None, TrainedWith()
+    if isinstance(model, (str, Path)):
+        loaded = load(model, **loading)
+        model, tokenizer, trained = loaded.model, tokenizer or loaded.tokenizer, loaded.trained
+        dtype = _widen(model)
+    elif tokenizer is None:
+        raise ModelError(f"{name} is given without its tokenizer; pass tokenizer=")
+    try:
+        prepared = prepare(model)
+    except ModelError as error:
+        return Diagnosis(name, False, tuple(_architecture(model)), problems=(str(error),))
+    given = {key: value for key, value in loading.items() if value not in (None, "auto")}
+    given |= {"dtype": dtype} if dtype else {}
+    return _diagnose(prepared, tokenizer, name, given, trained)
+
+
+def _diagnose(
+    model: DecoderModel | ForkModel,
+    tokenizer: Any,
+    name: str,
+    given: Mapping[str, Any],
+    trained: TrainedWith,
+) -> Diagnosis:
+    from schemax.evaluation.diagnosis.agreement import agreements
+    from schemax.evaluation.diagnosis.checks import (
+        memory_checks,
+        processor_checks,
+        thread_check,
+        tokenizer_checks,
+        well_suited_formats,
+    )
+
+    facts = [*_architecture(model.model), _mode(model)]
+    try:
+        facts += tokenizer_checks(tokenizer)
+        formats = well_suited_formats(tokenizer)
+        found = tuple(agreements(model, tokenizer))
+    except ModelError as error:
+        return Diagnosis(name, False, tuple(facts), problems=(str(error),))
+    facts += memory_checks(model)
+    if model.device.type == "cpu":
+        facts += [*processor_checks(trained.dtype), thread_check()]
+    problems = [
+        f"{item.name}: {item.tokens - item.agreeing} of {item.tokens} tokens are not the oracle's, "
+        f"and logits differ by {item.difference:.1e} of their spread; do not use it"
+        for item in found
+        if not item.ok
+    ]
+    problems += [f"{fact.name}: {fact.found}" for fact in facts if fact.ok is False]
+    if not any(item.tokens for item in found):
+        problems.append("no way to decode could be compared, so nothing is proven")
+    recommended: dict[str, Any] = {}
+    if not problems:
+        recommended = {
+            "decoding": "isolated",
+            "format": "json" if "json" in formats else formats[0],
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "device": model.device.type,
+            "attn_implementation": model.config._attn_implementation,
+            **given,
+        }
+        if "device_map" in recommended:
+            del recommended["device"]
+    return Diagnosis(name, not problems, tuple(facts), found, tuple(problems), recommended)
+
+
+def _widen(model: Any) -> str | None:
+    """Converts a model to float32 if there is room; returns its former dtype, None if unchanged."""
+    import torch
+
+    from schemax.runtime.models.limits import free_bytes
+
+    own: torch.dtype = model.dtype
+    room = free_bytes(next(model.parameters()).device)
+    narrow = own in (torch.bfloat16, torch.float16)
+    if not narrow or getattr(model, "is_quantized", False) or room < 8 * model.num_parameters():
+        return None
+    model.float()
+    return str(own).removeprefix("torch.")
+
+
+def _architecture(model: Any) -> list[Check]:
+    from schemax.runtime.models.architecture import examine
+
+    config = model.config.get_text_config()
+    found = examine(model)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in found.layer_counts.items())
+    backend: str = config._attn_implementation
+    why = {
+        "sdpa": "transformers' choice: fastest that takes our masks",
+        "eager": "this family has no sdpa, or eager was asked for",
+        "flex_attention": "as was asked for",
+    }.get(backend, "takes no masks of ours")
+    context = found.max_positions
+    return [
+        Check(
+            "architecture",
+            f"{type(model).__name__}, {model.num_parameters() / 1e6:,.1f} M parameters",
+        ),
+        Check("layers", kinds),
+        Check("attention heads", found.heads),
+        Check("positions", f"{found.position_encoding}; context {context or 'unlimited'}"),
+        Check("attention backend", f"{backend} ({why})"),
+        Check("machine", f"{model.device}, {str(model.dtype).removeprefix('torch.')}"),
+    ]
+
+
+def _mode(model: DecoderModel | ForkModel) -> Check:
+    from schemax.runtime.engine.fork import ForkModel
+
+    if isinstance(model, ForkModel):
+        return Check("decoding", f"one row per slot, because the model {model.obstacle}")
+    return Check("decoding", "in sequence, packed: passes without padding, instructions read once")

@@ -1,0 +1,179 @@
+"""Traces of one document: the tokens of every pass, with probabilities and likely alternatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from math import exp
+from typing import Any
+
+from pydantic import BaseModel
+
+from schemax.compiler import CompiledSchema, TextCodec
+from schemax.errors import InputError, ModelError
+from schemax.extraction.documents import RecordFields, read_documents
+from schemax.extraction.extractor import Extractor
+from schemax.results import Extraction
+from schemax.runtime.engine.watcher import Progress, Step, Watcher
+from schemax.runtime.slots.plan import Ids
+from schemax.servers.remote import RemoteModel
+from schemax.tokens import AGAIN, SlotOutput
+
+NUM_RIVALS = 5
+"""The number of likeliest tokens that are kept per choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedStep:
+    """The tokens that a pass wrote into a slot.
+
+    field: dotted name; "output" if one slot holds the whole output.
+    text, token_ids: of the chosen token, and of forced tokens behind it.
+    probability: of the chosen token.
+    rivals: (text, probability) of the likeliest tokens, before the grammar rules any out.
+    as_text: True if a choice is written again as free text. again: True if a refused value is asked
+        for again (`DecodingConfig.max_repairs`).
+    """
+
+    field: str
+    text: str
+    token_ids: tuple[int, ...]
+    probability: float
+    rivals: tuple[tuple[str, float], ...]
+    as_text: bool = False
+    again: bool = False
+
+    @property
+    def row(self) -> str:
+        """The name of the row that shows the step: of a field, a second value or a free text."""
+        second = " (second chance)" if self.again else ""
+        return f"{self.field}{second}{' (as text)' if self.as_text else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The trace of a document.
+
+    passes: the steps of each pass, for the fields themselves; others: the number of tokens that
+        each chose for items of lists and alternatives of choices. prompt_tokens: of the first pass.
+    one_by_one: the passes of the same output if every token is written, keys included.
+    """
+
+    text: str
+    passes: tuple[tuple[TracedStep, ...], ...]
+    others: tuple[int, ...]
+    prompt_tokens: int
+    one_by_one: int
+    extraction: Extraction[Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the trace as JSON."""
+        return {
+            "text": self.text,
+            "field": next(iter(self.extraction.texts), "text"),  # whose places spans are
+            "prompt_tokens": self.prompt_tokens,
+            "one_by_one": self.one_by_one,
+            "passes": [[asdict(written) for written in one] for one in self.passes],
+            "others": list(self.others),
+            "row": self.extraction.to_row(details=True),
+        }
+
+
+def trace(
+    extractor: Extractor, document: str | Mapping[str, Any], schema: type[BaseModel], **options: Any
+) -> Trace:
+    """Reads one document, and returns the tokens that every pass wrote for it.
+
+    options: format, template, decoding, examples of `Extractor.stream`. Passes are shared with
+    other work of the extractor; only passes that wrote for the document count.
+    Raises what compiling raises, InputError for a document that cannot be read, and ModelError for
+    models behind servers, whose passes cannot be seen.
+    """
+    if isinstance(extractor.model, RemoteModel):
+        raise ModelError("a server does not tell its passes; trace a model of this process")
+    seen: list[Progress] = []
+    watcher = Watcher(seen.append, NUM_RIVALS)
+    found = extractor.extractions([document], schema, watcher=watcher, **options)
+    (compiled,) = found.compiled.values()
+    tracer = Tracer(document, compiled, RecordFields.of_options(options))
+    (extraction,) = found
+    for progress in seen:
+        tracer.take(progress)
+    return tracer.trace(extraction)
+
+
+class Tracer:
+    """A collector of a document's passes, which makes its trace.
+
+    text: as the model is shown it; prompt_tokens, passes: see `Trace`.
+    Raises InputError for a document that cannot be read.
+    """
+
+    def __init__(
+        self, document: str | Mapping[str, Any], compiled: CompiledSchema, shown: RecordFields
+    ) -> None:
+        (read,) = read_documents([document], shown)
+        if read.text is None:
+            raise InputError(str(read.problem))
+        self.text = read.text
+        (prompt,) = compiled.encode([read.text])
+        shared = prompt.instruction, *prompt.demonstrations
+        parts = *shared, *prompt.documents, prompt.opening
+        self.prompt_tokens = sum(map(len, parts))
+        self.passes: list[tuple[TracedStep, ...]] = []
+        self._compiled, self._slots = compiled, prompt.slots
+        names = [item.name for item in compiled.attributes]
+        if compiled.decoding.layout == "autoregressive":
+            names = ["output"]
+        elif compiled.waves is not None:
+            names = [names[n] for n in compiled.waves.fields.first]
+        self._names = names
+        self._others: list[int] = []
+        self._done: dict[int, SlotOutput] = {}
+
+    def take(self, progress: Progress) -> None:
+        """Adds a pass's steps; a request that begins again replaces all steps from there on."""
+        if progress.steps or progress.others:
+            del self.passes[progress.number :], self._others[progress.number :]
+            self.passes.append(tuple(map(self._written, progress.steps)))
+            self._others.append(progress.others)
+        self._done.update(progress.done)
+
+    def trace(self, extraction: Extraction[Any]) -> Trace:
+        """Returns the trace. Raises InputError for a document that was not run."""
+        if not extraction.slots:
+            raise InputError("; ".join(error.message for error in extraction.errors))
+        tokens = sum(len(slot.ids) for slot in _all_of(self._done.values()))
+        return Trace(
+            self.text,
+            tuple(self.passes),
+            tuple(self._others),
+            self.prompt_tokens,
+            tokens + sum(map(len, self._compiled.keys[0])),
+            extraction,
+        )
+
+    def _written(self, step: Step) -> TracedStep:
+        codec = self._compiled.codec
+        # The first token may hold the end of the key, if the tokenizer merges it with the value.
+        place, is_first = step.place, self._slots and not step.place.path and step.start == 0
+        ids = (*(self._slots[place.number].begun if is_first else ()), *step.ids)
+        return TracedStep(
+            ".".join(name for name in place.path if name != AGAIN) or self._names[place.number],
+            _text(codec, ids),
+            ids,
+            exp(step.logprob),
+            tuple((_text(codec, (id,)), share) for id, share in step.rivals),
+            place.is_free_text,
+            AGAIN in place.path,
+        )
+
+
+def _text(codec: TextCodec, ids: Ids) -> str:
+    return codec.decode_bytes(ids).decode("utf-8", "replace")
+
+
+def _all_of(slots: Iterable[SlotOutput]) -> Iterator[SlotOutput]:
+    for slot in slots:
+        yield slot
+        yield from _all_of(slot.items)

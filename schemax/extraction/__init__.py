@@ -1,0 +1,1 @@
+"""A loaded model meets documents: `Extractor`, its pipeline, its prompts, and `AttrSchema`."""

@@ -1,0 +1,284 @@
+"""`Extractions`: the pipeline from documents, by compiled schemas, to extractions.
+
+Documents are read and extractions built on the caller's side, while the model runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import count, islice
+from typing import Any
+
+import torch
+
+from schemax.base.calibration import Calibration
+from schemax.base.messages import clipped, some_of
+from schemax.compiler import CompiledSchema
+from schemax.errors import InputError
+from schemax.extraction.contextual import contextually_calibrated
+from schemax.extraction.documents import Document
+from schemax.extraction.familiarity import Familiarity
+from schemax.extraction.readout import read_out, review
+from schemax.results import Extraction, failed
+from schemax.runtime.engine.engine import Placed, Windows, outputs
+from schemax.runtime.engine.shared import Call, SharedEngine
+from schemax.runtime.engine.watcher import Watcher
+from schemax.runtime.slots.outputs import NO_MEMORY
+from schemax.runtime.slots.requests import Request, new_request
+from schemax.tokens import PromptIds, SlotOutput, StopTable
+
+# Characters of documents that are read at a time; outputs that are read out at a time.
+_WINDOW_CHARACTERS, _AT_ONCE = 4_000_000, 16
+
+_Window = tuple[list[Extraction[Any]], list[Request], list[Placed]]
+
+
+class Extractions:
+    """The extractions of documents, as they finish; unreadable documents at once.
+
+    compiled: all of one decoding. by_category: whether a document's category names its schema; else
+    one schema serves all. watcher: watches the passes of a single document. is_quick: whether the
+    work is short enough for an event loop's own thread.
+    Documents become requests window by window. Stacked ones that exceed the memory are read again
+    in the end, each alone.
+    """
+
+    def __init__(
+        self,
+        engine: SharedEngine,
+        documents: Iterator[Document],
+        compiled: Mapping[str, CompiledSchema],
+        calibration: Calibration,
+        familiarity: Familiarity,
+        *,
+        by_category: bool,
+        watcher: Watcher | None = None,
+        is_quick: bool = False,
+    ) -> None:
+        self._engine, self._documents = engine, documents
+        self.compiled = {
+            name: contextually_calibrated(engine, item) for name, item in compiled.items()
+        }
+        self._watcher, self._is_quick = watcher, is_quick
+        self._calibration, self._familiarity = calibration, familiarity
+        self._by_category = by_category
+        self._config = next(iter(compiled.values())).decoding
+        # The schema and the document of every place that is under way.
+        self._owners: dict[int, tuple[CompiledSchema, Document]] = {}
+        self._again: list[Document] = []
+        self._call: Call | None = None
+        self._is_closed = False
+
+    def __iter__(self) -> Iterator[Extraction[Any]]:
+        try:
+            for step in self._steps():
+                if isinstance(step, Call):
+                    step.wait()
+                else:
+                    yield from step
+        finally:
+            self._close()
+            if self._call is not None:
+                self._engine.wait_until_left(self._call)
+
+    async def __aiter__(self) -> AsyncGenerator[Extraction[Any]]:
+        steps = self._steps()
+        try:
+            while True:
+                quick = self._is_quick
+                step = next(steps, None) if quick else await asyncio.to_thread(next, steps, None)
+                if step is None:
+                    break
+                if isinstance(step, Call):
+                    await step.changed()
+                else:
+                    for item in step:
+                        yield item
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._is_closed = True
+        if self._call is not None:
+            self._call.close()
+
+    def _steps(self) -> Iterator[list[Extraction[Any]] | Call]:
+        """Yields lists of extractions, or the call if there is nothing to do but wait for it."""
+        failure: Exception | None = None
+        try:
+            yield from self._read(self._documents, alone=False)
+        except Exception as error:  # the input's; what was taken of it is finished first
+            if not self._again:
+                raise
+            failure = error
+        if self._again:
+            yield from self._read(iter(self._again), alone=True)
+        if failure is not None:
+            raise failure
+        self._familiarity.end()
+
+    def _read(
+        self, documents: Iterator[Document], *, alone: bool
+    ) -> Iterator[list[Extraction[Any]] | Call]:
+        """Reads documents; yields as `_steps` does. alone: whether each has its own prompt."""
+        may_share = self._config.documents == "stacked" and not alone
+        windows, failure = self._windows(documents, alone), None
+        call = self._call = self._engine.call(self._config)
+        try:
+            while not self._is_closed:
+                # One that has little left to do is fed first; else results go first.
+                if call.has_room and not (call.results and call.is_busy):
+                    ready: list[Extraction[Any]] = []
+                    refused: list[Placed] = []
+                    try:
+                        ready, requests, refused = next(windows)
+                        for request in requests if self._watcher is not None else ():
+                            request.watcher = self._watcher
+                        call.give(requests)
+                    except StopIteration:
+                        call.end()
+                    except Exception as error:
+                        failure = error
+                        call.end()
+                    ready += self._read_out(refused, may_share)
+                    if ready:
+                        yield ready
+                    if call.has_room:
+                        continue
+                if found := call.take(_AT_ONCE):
+                    yield self._read_out(outputs(found), may_share)
+                elif call.is_done:
+                    break
+                else:
+                    yield call
+        finally:
+            call.close()
+        if failure is not None:
+            raise failure
+
+    def _read_out(self, found: Iterable[Placed], may_share: bool) -> list[Extraction[Any]]:
+        extractions = []
+        for place, output in found:
+            schema, document = self._owners.pop(place)
+            if output.problem == NO_MEMORY and may_share:
+                self._again.append(document)
+            elif output.problem is not None:
+                gone = output.is_gone
+                extractions.append(
+                    failed(document.index, document.id, output.problem, is_gone=gone)
+                )
+            else:
+                extraction = read_out(document, output, schema, self._calibration)
+                self._familiarity.saw(schema, extraction)
+                extractions.append(extraction)
+        return extractions
+
+    def _windows(self, documents: Iterator[Document], alone: bool) -> Iterator[_Window]:
+        """Yields windows: documents that cannot be read, requests, and refused documents."""
+        only = next(iter(self.compiled))
+        windows, places = Windows(self._engine.model, self._config), count()
+        failure: Exception | None = None
+        while failure is None:
+            window, failure = _window(documents, windows.size)
+            if not window:
+                break
+            unread: list[Extraction[Any]] = []
+            groups: dict[str, list[Document]] = {}
+            for document in window:
+                category = (document.category or "") if self._by_category else only
+                if problem := document.problem or self._unknown(category, document):
+                    unread.append(failed(document.index, document.id, problem))
+                else:
+                    groups.setdefault(category, []).append(document)
+            prompts: list[tuple[PromptIds, StopTable]] = []
+            for category, group in groups.items():
+                schema = self.compiled[category]
+                try:
+                    made = self._prompts(schema, group, alone)
+                except InputError:
+                    group, failures = _encodable(schema, group)
+                    unread += failures
+                    made = self._prompts(schema, group, alone)
+                if schema.decoding.max_repairs:
+                    made = [self._reviewed(*each, schema) for each in zip(made, group, strict=True)]
+                self._owners.update((next(places), (schema, item)) for item in group)
+                prompts += ((prompt, schema.stop) for prompt in made)
+            yield unread, *windows.requests(prompts)
+        if failure is not None:
+            raise failure
+
+    def _reviewed(
+        self, prompt: PromptIds, document: Document, compiled: CompiledSchema
+    ) -> PromptIds:
+        """The prompt of a document with a review of its values; see `compiler.waves.Review`."""
+
+        @lru_cache(maxsize=1)  # asked more than once of the same values
+        def judge(outputs: tuple[SlotOutput, ...]) -> Mapping[tuple[str, ...], str]:
+            with torch.inference_mode(False):  # validators may compute something of their own
+                return review(document, compiled, self._calibration, outputs)
+
+        assert compiled.waves is not None
+        return replace(prompt, waves=replace(compiled.waves, review=judge))
+
+    def _unknown(self, category: str, document: Document) -> str | None:
+        if category in self.compiled:
+            return None
+        known = some_of(map(repr, self.compiled))
+        if document.category is None:
+            return (
+                f"the record has no category; category (--category) names its key; known: {known}"
+            )
+        return f"no schema for category {clipped(repr(document.category))}; there are {known}"
+
+    def _prompts(
+        self, compiled: CompiledSchema, group: Sequence[Document], alone: bool
+    ) -> list[PromptIds]:
+        """Prompts of J documents, or one per document if they are too long to share a prompt."""
+        texts = [document.text or "" for document in group]
+        if alone:
+            return [prompt for text in texts for prompt in compiled.encode([text])]
+        prompts, at = [], 0
+        for prompt in compiled.encode(texts):
+            number = len(prompt.documents)
+            some, at = texts[at : at + number], at + number
+            if number == 1 or not self._engine.model.misfit(
+                new_request(prompt, compiled.stop, compiled.decoding)
+            ):
+                prompts.append(prompt)
+            else:
+                for text in some:
+                    prompts += compiled.encode([text])
+        return prompts
+
+
+def _encodable(
+    compiled: CompiledSchema, group: Sequence[Document]
+) -> tuple[list[Document], list[Extraction[Any]]]:
+    """The documents that the tokenizer can read, and failed extractions of the others."""
+    good: list[Document] = []
+    failures: list[Extraction[Any]] = []
+    for document in group:
+        try:
+            compiled.encode([document.text or ""])
+            good.append(document)
+        except InputError as error:
+            failures.append(failed(document.index, document.id, str(error)))
+    return good, failures
+
+
+def _window(documents: Iterator[Document], size: int) -> tuple[list[Document], Exception | None]:
+    """Up to `size` documents, fewer if they are long; and the error that the input raised next."""
+    window: list[Document] = []
+    characters = 0
+    try:
+        for document in islice(documents, size):
+            window.append(document)
+            characters += len(document.text or "")
+            if characters > _WINDOW_CHARACTERS:
+                break
+    except Exception as error:  # the input may be the user's own
+        return window, error
+    return window, None

@@ -1,5 +1,0 @@
-"""Fitting: chooses a prompt for a model on labelled documents; no weights are trained."""
-
-from schemax.fitting.run import Fitted, fit
-
-__all__ = ["Fitted", "fit"]

@@ -1,0 +1,255 @@
+"""Kernels of attention: (queries, keys, values) -> outputs and log-sum-exps.
+
+Every kernel sums in float32 and has the signature of `attention_backends.attend`. `plain` is the
+definition, for any device and head; the others are torch's own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from schemax.runtime.attention.masks import Mask
+
+_MOST_SCORES = 1 << 26
+
+Kernel = Callable[
+    [Tensor, Tensor, Tensor, float, Mask | None, bool, float | None], tuple[Tensor, Tensor]
+]
+
+
+def flash_on_cpu(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Mask | None,
+    causal: bool,
+    _softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """torch's own kernel for CPUs, since its public function does not return log-sum-exps."""
+    groups = query.shape[2] // key.shape[1]
+    # Few queries a head would waste the kernel: heads that share keys become queries.
+    if groups > 1 and query.shape[1] <= 32 and not causal:
+        added = None if mask is None else mask.folded(groups)
+        out, total = _on_cpu(_fold(query, groups), key, value, causal, added, scale)
+        return _unfold(out, groups), _unfold(total[..., None], groups)[..., 0]
+    added = None if mask is None else mask.folded(1)
+    out, total = _on_cpu(query.transpose(1, 2), key, value, causal, added, scale)
+    return out.transpose(1, 2), total.transpose(1, 2)
+
+
+def _on_cpu(
+    query: Tensor, key: Tensor, value: Tensor, causal: bool, added: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor]:
+    found: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, causal, attn_mask=added, scale=scale
+    )
+    return found
+
+
+def efficient(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Mask | None,
+    causal: bool,
+    _softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """torch's memory-efficient kernel for CUDA, of any dtype and under any mask."""
+    batch, count, heads, _ = query.shape
+    groups = heads // key.shape[1]
+    if causal:  # folding would break the order of queries
+        key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
+        groups = 1
+    queries, bias = _fold(query, groups), None
+    if mask is not None:
+        shape = (batch, queries.shape[1], queries.shape[2], key.shape[2])
+        bias = mask.folded(groups, query.dtype).expand(shape)
+    out, total, _, _ = torch.ops.aten._scaled_dot_product_efficient_attention(
+        queries, key, value, bias, True, 0.0, causal, scale=scale
+    )
+    total = total[..., : count * groups, None]  # the kernel pads them
+    return _unfold(out, groups), _unfold(total, groups)[..., 0]
+
+
+def varlen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Mask | None,
+    causal: bool,
+    _softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """FlashAttention on CUDA, in half precision: keys in place, without masks or padding."""
+    from torch.nn.attention import varlen as module
+
+    batch, count, heads, _ = query.shape
+    length = key.shape[2]
+    keys, step = _by_token(key)
+    values, step_of_values = _by_token(value)
+    if step != step_of_values:
+        raise NotImplementedError("keys and values that lie differently")
+    used = None if mask is None else mask.counts
+    if used is None and step != length:
+        used = _full(batch, length, query.device)
+    # Without splits, results do not depend on the longest row of the batch.
+    options = {"enable_gqa": heads > key.shape[1], "num_splits": 1, "seqused_k": used}
+    taken = {name: value for name, value in options.items() if name in _varlen_takes()}
+    out, total = module.varlen_attn(
+        query.flatten(0, 1),
+        keys,
+        values,
+        _starts(batch, count, query.device),
+        _starts(batch, step, query.device),
+        count,
+        length,
+        return_aux=module.AuxRequest(lse=True),
+        scale=scale,
+        window_size=(-1, 0) if causal else (-1, -1),
+        **taken,  # type: ignore[arg-type]
+    )
+    return out.view(batch, count, heads, -1), total.view(heads, batch, count).permute(1, 2, 0)
+
+
+@cache
+def _varlen_takes() -> frozenset[str]:
+    """The parameters of the function in this release of torch."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    return frozenset(inspect.signature(varlen_attn).parameters)
+
+
+def _by_token(part: Tensor) -> tuple[Tensor, int]:
+    """(B, Hk, M, D) -> a view (tokens, Hk, D) of its memory, and the tokens from row to row."""
+    batch, heads, length, size = part.shape
+    row, head, token, number = part.stride()
+    step, rest = (length, 0) if batch == 1 else divmod(row, token)
+    if number != 1 or rest or step < length:
+        part, step = part.contiguous(), heads * length
+        _, head, token, _ = part.stride()
+    return part.as_strided(((batch - 1) * step + length, heads, size), (token, head, 1)), step
+
+
+@lru_cache(maxsize=256)
+def _starts(count: int, step: int, device: torch.device) -> Tensor:
+    """(count + 1,) the starts of rows of equal length."""
+    return torch.arange(0, count * step + 1, step, dtype=torch.int32, device=device)
+
+
+@lru_cache(maxsize=256)
+def _full(count: int, value: int, device: torch.device) -> Tensor:
+    return torch.full((count,), value, dtype=torch.int32, device=device)
+
+
+def plain(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Mask | None,
+    causal: bool,
+    softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """Attention by matrix products, on any device and for any head: the reference for kernels."""
+    batch, count, heads, _ = query.shape
+    kv_heads, length = key.shape[1:3]
+    groups = heads // kv_heads
+    keys = key.transpose(-1, -2)
+    # Scores of a long document by itself would not fit: some queries at a time.
+    rows = max(1, _MOST_SCORES // (batch * heads * length))
+    outs, totals = [], []
+    for at in range(0, count, rows):
+        some = _fold(query[:, at : at + rows], groups)
+        scores = _product(some, keys).mul_(scale)
+        if softcap is not None:
+            scores = scores.div_(softcap).tanh_().mul_(softcap)
+        of_queries = scores.view(batch, kv_heads, -1, groups, length)
+        if causal:
+            queries = torch.arange(at, at + of_queries.shape[2], device=key.device)
+            unseen = torch.arange(length, device=key.device) > queries[:, None, None]
+            of_queries.masked_fill_(unseen, torch.finfo(torch.float32).min)
+        elif mask is not None:
+            added = mask.added
+            shown = added if added.shape[1] == 1 else added[:, at : at + rows]
+            of_queries.add_(shown[:, None, :, None])
+        shares = scores.softmax(dim=-1)
+        # From the largest score, whose share is far from 0.
+        total = scores.amax(dim=-1) - shares.amax(dim=-1).log()
+        outs.append(_unfold((shares @ value.float()).to(value.dtype), groups))
+        totals.append(_unfold(total[..., None], groups)[..., 0])
+    if len(outs) == 1:
+        return outs[0], totals[0]
+    return torch.cat(outs, dim=1), torch.cat(totals, dim=1)
+
+
+def _product(query: Tensor, keys: Tensor) -> Tensor:
+    """(B, Hk, n, D) @ (B, Hk, D, M) -> float32: in half precision, scores would be rounded."""
+    if query.dtype == torch.float32:
+        return query @ keys
+    if query.device.type == "cuda":
+        found = torch.bmm(query.flatten(0, 1), keys.flatten(0, 1), out_dtype=torch.float32)
+        return found.view(*query.shape[:3], -1)
+    return query.float() @ keys.float()
+
+
+def _fold(query: Tensor, groups: int) -> Tensor:
+    """(B, n, H, D) -> (B, Hk, n * groups, D): heads that share keys, side by side."""
+    batch, count, heads, size = query.shape
+    return query.view(batch, count, heads // groups, groups, size).transpose(1, 2).flatten(2, 3)
+
+
+def _unfold(found: Tensor, groups: int) -> Tensor:
+    """(B, Hk, n * groups, D) -> (B, n, H, D)."""
+    batch, kv_heads, count, size = found.shape
+    by_query = found.view(batch, kv_heads, count // groups, groups, size)
+    return by_query.transpose(1, 2).flatten(2, 3)
+
+
+def flex(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Mask | None,
+    causal: bool,
+    softcap: float | None,
+) -> tuple[Tensor, Tensor]:
+    """FlexAttention, compiled on accelerators: the fused kernel that caps scores under any mask."""
+    from torch.nn.attention.flex_attention import AuxRequest, flex_attention
+
+    counts = None if mask is None else mask.counts
+    added = None if mask is None or counts is not None else mask.added
+
+    def score_mod(score: Tensor, batch: Tensor, _: Tensor, place: Tensor, seen: Tensor) -> Tensor:
+        if softcap is not None:
+            score = (score / softcap).tanh() * softcap
+        if counts is not None:
+            return torch.where(seen < counts[batch], score, -torch.inf)
+        if added is not None:
+            return score + added[batch, place if added.shape[1] > 1 else 0, seen]
+        return torch.where(seen <= place, score, -torch.inf) if causal else score
+
+    run: Any = flex_attention if query.device.type == "cpu" else _compiled(flex_attention)
+    out, aux = run(
+        query.transpose(1, 2),
+        key,
+        value,
+        score_mod=score_mod,
+        scale=scale,
+        enable_gqa=query.shape[2] > key.shape[1],
+        return_aux=AuxRequest(lse=True),
+    )
+    return out.transpose(1, 2), aux.lse.transpose(1, 2)
+
+
+@cache
+def _compiled(function: Callable[..., Any]) -> Any:
+    return torch.compile(function, dynamic=True)

@@ -1,0 +1,1 @@
+"""The scheduler, the passes it composes, and the streams of calls that share them."""

@@ -1,0 +1,220 @@
+"""Fills prompts: lays them out as requests and has the model's way of decoding run them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from typing import Any, Protocol
+
+from schemax.config import DecodingConfig
+from schemax.runtime.engine.fork import ForkModel, fork_stream
+from schemax.runtime.engine.stream import Filled, Trace, stream
+from schemax.runtime.models.language_model import PromptSize
+from schemax.runtime.models.model import DecoderModel
+from schemax.runtime.slots.outputs import NO_MEMORY, DocumentOutput, passes_of, too_long
+from schemax.runtime.slots.requests import Request, new_request, with_retries
+from schemax.tokens import PromptIds, SlotOutput, StopTable
+
+
+class RemoteModel(Protocol):
+    """A model that is run elsewhere, and has a way of its own to run requests."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    def refusal(self, config: DecodingConfig) -> str | None: ...
+    def misfit(self, size: PromptSize) -> str | None: ...
+    def uses_long_rope(self, size: PromptSize) -> bool: ...
+    def bound(self, size: PromptSize) -> int | None: ...
+    def passes(
+        self,
+        requests: Iterator[Request],
+        config: DecodingConfig,
+        cancelled: deque[Request],
+    ) -> Iterator[list[Filled]]: ...
+
+
+Model = DecoderModel | ForkModel
+AnyModel = Model | RemoteModel
+Placed = tuple[int, DocumentOutput]
+"""A document's output, with the document's place in the input."""
+
+# Prompts taken from the input at a time, to be sorted by length: few at first, so that the model
+# has something to do while others are laid out.
+_FIRST_WINDOW, _WINDOW = 64, 1024
+
+
+def fill(
+    model: AnyModel, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
+) -> Iterator[Placed]:
+    """Fills all slots of all prompts; yields (place, output) per document as they are done.
+
+    prompts: taken as they are needed. place counts documents through them in order. Prompts that
+    exceed the model's context or the memory are reported, each document with its `problem`, and the
+    others go on.
+    """
+    layout, rest = Windows(model, config), iter(prompts)
+    requests: deque[Request] = deque()
+    refused: list[Placed] = []
+
+    def take() -> Request | None:
+        while not (requests or refused) and (window := list(islice(rest, layout.size))):
+            more, refused[:] = layout.requests((prompt, stop) for prompt in window)
+            requests.extend(more)
+        return requests.popleft() if requests else None
+
+    is_done = False
+    while not is_done:
+        for done in passes(model, Taken(take), config):
+            yield from (*outputs(done), *refused)
+            refused.clear()
+        is_done = not refused
+        yield from refused
+        refused.clear()
+
+
+class Taken(Iterator[Request]):
+    """The requests that a function gives. Ends where it has none for now, and goes on later."""
+
+    def __init__(self, take: Callable[[], Request | None]) -> None:
+        self._take = take
+
+    def __next__(self) -> Request:
+        request = self._take()
+        if request is None:
+            raise StopIteration
+        return request
+
+
+def run(
+    model: AnyModel,
+    requests: Iterator[Request],
+    config: DecodingConfig,
+    trace: Trace | None = None,
+) -> Iterator[Filled]:
+    """Requests as they are done."""
+    return chain.from_iterable(passes(model, requests, config, trace))
+
+
+def passes(
+    model: AnyModel,
+    requests: Iterator[Request],
+    config: DecodingConfig,
+    trace: Trace | None = None,
+    cancelled: deque[Request] | None = None,
+) -> Iterator[list[Filled]]:
+    """Yields what every pass finishes, in the way that the model decodes; see `stream.stream`."""
+    cancelled = deque() if cancelled is None else cancelled
+    if isinstance(model, DecoderModel):
+        return stream(model, requests, config, trace, cancelled)
+    if isinstance(model, ForkModel):
+        return fork_stream(model, requests, config, trace, cancelled)
+    return model.passes(requests, config, cancelled)
+
+
+class Windows:
+    """Lays out prompts, a window at a time: like lengths together, equal documents once.
+
+    size: of the next window, in prompts: small at first, so that the model has something to do
+    while others are laid out.
+    """
+
+    def __init__(self, model: AnyModel, config: DecodingConfig) -> None:
+        self._model, self._config = model, config
+        self._place, self._descending = 0, False
+        self.size = _FIRST_WINDOW
+
+    def requests(
+        self, window: Iterable[tuple[PromptIds, StopTable]]
+    ) -> tuple[list[Request], list[Placed]]:
+        """Prompts and their stop rules as requests, and documents that the model cannot take.
+
+        Places count documents through all windows.
+        """
+        requests: list[Request] = []
+        refused: list[Placed] = []
+        known: dict[Any, Request] = {}
+        for prompt, stop in window:
+            place, self._place = self._place, self._place + len(prompt.documents)
+            # What documents of a category share is one object, which need not be compared.
+            shared = id(prompt.instruction), id(prompt.keys[0]), id(prompt.slots), id(stop)
+            key = prompt.documents, prompt.demonstrations, prompt.answers, shared
+            if (equal := known.get(key)) is not None:
+                equal.places.append(place)
+                continue
+            new = new_request(prompt, stop, self._config, place)
+            request = checked(self._model, new, self._config)
+            if isinstance(request, Request):
+                known[key] = request
+                requests.append(request)
+            else:
+                refused += request
+        # Up and down in turn, so that neighbours are alike from one window to the next as well.
+        requests.sort(key=_alike, reverse=self._descending)
+        self._descending, self.size = not self._descending, min(2 * self.size, _WINDOW)
+        return requests, refused
+
+
+def checked(model: AnyModel, request: Request, config: DecodingConfig) -> Request | list[Placed]:
+    """The request with budgets for retries; or, if the model cannot take it, a word of each
+    document."""
+    if problem := model.misfit(request):
+        tokens = enumerate(request.num_document_tokens, request.places[0])
+        return [(place, too_long(problem, count)) for place, count in tokens]
+    request.use_long_rope = model.uses_long_rope(request)
+    request.retries, request.bound = config.max_retries, model.bound(request)
+    last = request.layout.last_position + request.first_position
+    request.budgets = with_retries(request.budgets, last, request.retries, request.bound)
+    return request
+
+
+def outputs(done: Iterable[Filled]) -> Iterator[Placed]:
+    """(place, output) of every document."""
+    for request, slots in done:
+        for j in range(request.num_documents):
+            if isinstance(slots, DocumentOutput):
+                output = slots
+            else:
+                mine = _slots_of(request, slots, j)
+                output = DocumentOutput(mine, passes_of(mine), document=j)
+            for first in request.places:
+                yield first + j, output
+
+
+def decode(
+    model: AnyModel,
+    prompts: Iterable[PromptIds],
+    stop: StopTable,
+    config: DecodingConfig,
+    trace: Trace | None = None,
+) -> list[tuple[SlotOutput, ...]]:
+    """The (J * N,) slots of every prompt, in order; tells a trace by what each was chosen.
+
+    For proofs: nothing is sorted, and equal prompts are read as often as they are there. Raises
+    MemoryError, and ValueError for a prompt that exceeds the model's context.
+    """
+    requests: list[Request] = []
+    for place, prompt in enumerate(prompts):
+        request = checked(model, new_request(prompt, stop, config, place), config)
+        if not isinstance(request, Request):
+            raise ValueError(request[0][1].problem)
+        request.index = sum(other.num_slots for other in requests)
+        requests.append(request)
+    found: dict[int, tuple[SlotOutput, ...]] = {}
+    for request, slots in run(model, iter(requests), config, trace):
+        if isinstance(slots, DocumentOutput):
+            raise MemoryError(NO_MEMORY)
+        found[request.places[0]] = slots
+    return [found[place] for place in range(len(requests))]
+
+
+def _alike(request: Request) -> tuple[bool, int, tuple[int, ...], int]:
+    """Sorts like lengths together and, among these, documents with the same prefix."""
+    length = len(request.stem)
+    return request.use_long_rope, length.bit_length(), request.prefix, length
+
+
+def _slots_of(request: Request, slots: tuple[SlotOutput, ...], j: int) -> tuple[SlotOutput, ...]:
+    """A document's slots; all of them where the model writes one output for all documents."""
+    width = len(slots) // request.num_documents
+    return slots[j * width : (j + 1) * width] if width else slots

@@ -1,0 +1,333 @@
+"""The running batch: which requests are in flight, and what the next pass has to hold.
+
+A pass packs the newest tokens of every slot that still grows and, as far as there is room, whole
+new requests. So passes are equally large to the end of the stream, slots leave when they are done,
+and nothing waits for the slowest. What a request costs here does not depend on how many others are
+in flight: numbers come from free lists, columns have room to spare, totals are kept as they change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from schemax.runtime.attention.batch import Places
+from schemax.runtime.engine.document_rows import DocumentRows, RunningRequest
+from schemax.runtime.engine.follow_up_queue import FollowUpQueue
+from schemax.runtime.models.limits import AdmissionControl
+from schemax.runtime.sampling.beams import BeamSampler
+from schemax.runtime.sampling.loops import FEWEST_TOKENS, is_loop, may_be_loops
+from schemax.runtime.sampling.sampler import Chosen
+from schemax.runtime.sampling.slot_grammars import SlotGrammars
+from schemax.runtime.slots.arrays import ranks
+from schemax.runtime.slots.block_table import OWN_ONLY, BlockTable, RequestValues
+from schemax.runtime.slots.plan import Ints
+from schemax.runtime.slots.requests import Request
+from schemax.runtime.slots.slot_table import SlotTable
+from schemax.tokens import SlotOutput
+
+_NO_KV = np.zeros(0, np.int64)
+
+
+class Scheduler:
+    """Requests and slots of one flight, within the limits of an admission control.
+
+    table: what is known of every slot; growing: (S,) the numbers of those that still grow, those of
+    `entering` requests first, which the next pass reads; kv: where their keys and values lie;
+    follow_ups: slots that others have called for.
+    """
+
+    def __init__(
+        self,
+        table: SlotTable,
+        sampler: BeamSampler,
+        control: AdmissionControl,
+        flight: int = 0,
+    ) -> None:
+        self.table = table
+        self.rows = DocumentRows()
+        self.entering: list[RunningRequest] = []
+        self.growing = np.zeros(0, np.int64)
+        self.kv = BlockTable(table)
+        self._sampler = sampler
+        self._control, self._flight = control, flight
+        self.follow_ups = FollowUpQueue()
+        self._footprint = self._num_documents = 0
+        # Searched slots without a hypothesis that has their number.
+        self._held = np.zeros(0, np.int64)
+        self.num_repeated = self.num_watched = self.num_causal = 0
+
+    @property
+    def requests(self) -> list[Request]:
+        return [running.request for running in self.rows.running.values()]
+
+    @property
+    def num_running(self) -> int:
+        return len(self.rows.running)
+
+    @property
+    def use_long_rope(self) -> bool:
+        """True if longrope takes its long factors: requests in flight never differ in this."""
+        running = next(iter(self.rows.running.values()), None)
+        return running is not None and running.request.use_long_rope
+
+    # --- admission -------------------------------------------------------------------------------
+
+    def room_for(self, request: Request) -> tuple[int, int] | None:
+        """(rows, width) of a store that holds the request as well; None if it has to wait."""
+        limits, count = self._control.now.of_flight(self._flight), self.num_running
+        if not limits.documents:
+            return None
+        if count and (
+            self._num_documents >= limits.documents
+            or request.use_long_rope != self.use_long_rope
+            or self._footprint + self.follow_ups.footprint + request.footprint > limits.capacity
+        ):
+            return None
+        most = limits.capacity - self.kv.size, limits.documents // request.num_documents
+        return self.rows.extent_for(request, *most)
+
+    def resize(self, rows: int, width: int) -> tuple[Ints, int]:
+        """Gives the document store another extent; what `DocumentRows.resize` returns."""
+        kept, used = self.rows.resize(rows, width)
+        entering = (running.slots for running in self.entering)
+        slots = np.concatenate([self.growing, self._held, *entering])
+        self.table.request[slots] = np.searchsorted(kept, self.table.request[slots])
+        return kept, used
+
+    def admit(self, request: Request, prefixes: Sequence[int]) -> None:
+        """Takes up a request behind prefixes; the next pass reads its tokens."""
+        row = self.rows.take(request, prefixes)
+        layout, count = request.layout, len(request.stem)
+        has_skeleton = len(layout.skeleton) > 0
+        before = count - len(layout.skeleton)
+        slots = self.table.add(
+            {
+                "request": row,
+                "order": np.arange(layout.num_slots),
+                "position": layout.last_position + request.first_position,
+                "state": self.table.stops.start(request.stop),
+                "budget": request.budgets,
+                "k_max": layout.budgets,
+                "visible": layout.visible + before if has_skeleton else count,
+                "digest": np.array(request.digests, np.int64)[layout.owners],
+                "number": layout.numbers,
+                "index": np.arange(request.index, request.index + layout.num_slots),
+                "null_id": layout.null_ids,
+                "is_causal": request.is_causal,
+                **request.sampling._asdict(),
+            },
+            layout.specs,
+            request.stop,
+            request.answers,
+        )
+        self._begin(slots, request)
+        running = RunningRequest.of(request, row, slots)
+        self.rows.running[row] = running
+        self._footprint += running.footprint
+        self._num_documents += request.num_documents
+        self.num_repeated += len(request.places) - 1
+        if request.is_causal:
+            self.num_causal += 1
+            self.kv.keep(slots)
+        if request.watcher is not None:
+            self.num_watched += 1
+            request.watcher.begin()
+        self.entering.append(running)
+
+    def _begin(self, slots: Ints, request: Request) -> None:
+        """Takes up the grammars of slots; one with an answer is given its tokens."""
+        specs, answers = request.layout.specs, request.answers
+        sources = request.slot_sources
+        if answers is not None:
+            free = [place for place, answer in enumerate(answers) if not answer]
+            slots, specs = slots[free], tuple(specs[place] for place in free)
+            sources = tuple(sources[place] for place in free) if sources else ()
+        self._sampler.grammars.begin(slots, specs, request.stop, sources)
+
+    def spawn(self, room: int, share: int) -> int:
+        """Takes up slots that others have called for, as far as there is room for their keys.
+
+        share: of each request's tokens. Returns how many tokens the next pass reads of these.
+        """
+        taken = self.follow_ups.take(room, share, alone=not len(self.growing))
+        if not taken:
+            return 0
+        slots = self.follow_ups.begin(taken, self._sampler.grammars)
+        for waiting, slot in zip(taken, slots.tolist(), strict=True):
+            self.kv.begin(slot, waiting.kv)
+        self.growing = np.concatenate([self.growing, slots])
+        return int(self.table.num_new[slots].sum())
+
+    # --- one pass --------------------------------------------------------------------------------
+
+    def begin_pass(self) -> None:
+        """Puts the slots of entering requests first."""
+        fresh = [running.slots for running in self.entering]
+        self.growing = np.concatenate([*fresh, self.growing])
+
+    def allot(self) -> Places:
+        """Gives the tokens of the next pass their places."""
+        table, slots = self.table, self.growing
+        fresh = [running.request.layout.suffix_lengths for running in self.entering]
+        old = slots[sum(map(len, fresh)) :]
+        counts = np.concatenate([*fresh, table.num_new[old]])
+        columns = np.repeat(table.num_kv[slots], counts) + ranks(counts)
+        places = self.kv.place(slots, counts, columns)
+        if self.num_causal:
+            self._show(np.repeat(slots, counts), places)
+        return Places(counts, columns, places)
+
+    def _show(self, owner: Ints, places: Ints) -> None:
+        """Adds tokens of `causal` slots to what others see. owner: (E,) slots of the tokens.
+
+        Such a slot reads one token a pass, so that all slots of a request move in step.
+        """
+        table = self.table
+        causal = table.is_causal[owner] > 0
+        owner, places = owner[causal], places[causal]
+        is_beyond = table.step[owner] >= table.k_max[owner]
+        orders = table.order[owner] + is_beyond * OWN_ONLY
+        order = np.argsort(table.request[owner], kind="stable")
+        rows, starts = np.unique(table.request[owner[order]], return_index=True)
+        for row, mine in zip(rows.tolist(), np.split(order, starts)[1:], strict=True):
+            self.values_of(row).add(places[mine], table.position[owner[mine]], orders[mine])
+
+    def values_of(self, row: int) -> RequestValues:
+        """The values of the request in a row, whose slots are `causal`."""
+        values = self.rows.running[row].values
+        assert values is not None
+        return values
+
+    def new_ids(self, slots: Ints) -> Ints:
+        """The tokens that the next pass reads of slots that entered earlier, slot by slot."""
+        found = self.table.newest(slots)
+        counts = self.table.num_new[slots]
+        # Follow-ups begin with the pass that reads their keys, in this order.
+        found[np.repeat(self.table.step[slots] == 0, counts)] = self.follow_ups.keys
+        return found
+
+    # --- progress --------------------------------------------------------------------------------
+
+    def advance(self, chosen: Chosen) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
+        """Takes up chosen tokens and what they force; the requests that are done with them."""
+        slots, self.entering = self.growing, []
+        if chosen.moves is not None:
+            slots = chosen.moves.slots
+            self.kv.share(chosen.moves.copies)
+        growing = write_chosen(self.table, self._sampler.grammars, slots, chosen, self._request_of)
+        self.growing = slots[growing]
+        dropped = slots[:0] if chosen.moves is None else chosen.moves.dropped
+        return self._end(slots[~growing], dropped)
+
+    def _end(self, done: Ints, dropped: Ints) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
+        """Ends slots, whose numbers are free from here on; the requests that end with them.
+
+        dropped: hypotheses that are given up.
+        """
+        table = self.table
+        outputs = [*table.outputs(done), *[None] * len(dropped)]
+        ended = np.concatenate([done, dropped])
+        self.follow_ups.forget(ended)
+        self._sampler.grammars.end(ended)
+        rows, orders = table.request[ended].tolist(), table.order[ended].tolist()
+        for slot, row, order, output in zip(ended.tolist(), rows, orders, outputs, strict=True):
+            if slot in self._sampler.beams:
+                beam = self._sampler.end(slot, output)
+                if beam is None:
+                    continue
+                slot, output, order = beam.root, beam.output, int(table.order[beam.root])
+            assert output is not None
+            running = self.rows.running[row]
+            followed = running.end(slot, order, output)
+            if not followed:
+                continue
+            kv = _NO_KV
+            if any(follow_up.shared for follow_up in followed):
+                kv = self.kv.of(slot)
+            for follow_up in followed:
+                self.follow_ups.put(running, follow_up, kv)
+        self._free(ended)
+        for running in [self.rows.running[row] for row in sorted(set(rows))]:
+            if not running.num_growing:
+                result = running.result
+                self._let_go(running)
+                yield running.request, result
+
+    def _free(self, slots: Ints) -> None:
+        """Gives back what slots had that are done; a searched slot keeps its number to its end."""
+        for slot, places in self.kv.free(slots):
+            self.rows.running[int(self.table.request[slot])].kept_kv.append(places)
+        if self._sampler.beams or len(self._held):
+            slots, self._held = np.union1d(slots, self._held), self._sampler.held
+            slots = np.setdiff1d(slots, self._held)
+        self.table.release(slots)
+
+    def _request_of(self, slot: int) -> Request:
+        return self.rows.running[int(self.table.request[slot])].request
+
+    def cancel(self, requests: Container[Request]) -> None:
+        """Lets go of some of the requests in flight, between passes."""
+        leaving = [r for r in self.rows.running.values() if r.request in requests]
+        rows = [running.row for running in leaving]
+        leaves = np.isin(self.table.request[self.growing], rows)
+        slots, self.growing = self.growing[leaves], self.growing[~leaves]
+        self.follow_ups.cancel(rows, slots)
+        self._sampler.grammars.end(slots)
+        self._sampler.cancel(slots)
+        self._free(slots)
+        for running in leaving:
+            self._let_go(running)
+
+    def _let_go(self, running: RunningRequest) -> None:
+        """Gives back what a request had."""
+        self.rows.give(running.row)
+        self._footprint -= running.footprint
+        self._num_documents -= running.request.num_documents
+        self.num_repeated -= len(running.request.places) - 1
+        self.num_watched -= running.request.watcher is not None
+        self.num_causal -= running.request.is_causal
+        for places in running.kept_kv:
+            self.kv.give(places)
+
+
+def write_chosen(
+    table: SlotTable,
+    grammars: SlotGrammars,
+    slots: Ints,
+    chosen: Chosen,
+    request_of: Callable[[int], Request],
+    *,
+    defers: bool = False,
+) -> npt.NDArray[np.bool_]:
+    """Writes one token into each of (S,) slots, and what it forces; (S,) whether they go on.
+
+    defers: see `SlotGrammars.settle`.
+    """
+    table.write(slots, *chosen[:4])
+    _end_loops(table, slots, request_of)
+    growing = table.is_growing(slots)
+    grammars.settle(slots[growing], chosen.ids[growing], defers=defers)
+    return table.is_growing(slots)
+
+
+def _end_loops(table: SlotTable, slots: Ints, request_of: Callable[[int], Request]) -> None:
+    """Cuts the budgets of looping slots to the tokens written.
+
+    Only slots of requests with retries are cut: without retries a budget is kept. Given answers are
+    exempt, and so are strict grammars, which allow few values that loop by mistake.
+    """
+    counts = table.step[slots]
+    if counts.max(initial=0) < FEWEST_TOKENS:
+        return
+    glance = may_be_loops(table.written[slots, : int(counts.max())], counts)
+    for slot in slots[glance].tolist():
+        request, grammar = request_of(slot), table.specs[slot].grammar
+        is_strict = grammar is not None and grammar.strict
+        if is_strict or not request.retries or request.answers is not None:
+            continue
+        count = int(table.step[slot])
+        if is_loop(table.written[slot, :count].tolist(), request.stem.tolist()):
+            table.budget[slot] = count

@@ -1,0 +1,177 @@
+"""Watchers of requests, who are told after every pass what it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from schemax.runtime.engine.document_rows import RunningRequest
+from schemax.runtime.engine.scheduler import Scheduler
+from schemax.runtime.sampling.beams import is_searched
+from schemax.runtime.slots.filling import AskedSlot
+from schemax.runtime.slots.plan import Ids, Ints
+from schemax.runtime.slots.requests import Request
+from schemax.runtime.slots.slot_table import SlotTable
+from schemax.tokens import SlotOutput
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A slot's place in its request.
+
+    number: the place among the request's first slots; -1 for a slot of a later wave, which has a
+    `path` instead. is_free_text: whether the slot is a choice asked as free text.
+    """
+
+    number: int = -1
+    path: tuple[str, ...] = ()
+    is_free_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The tokens that a pass wrote into one of a request's slots.
+
+    place: the slot's. start: the number of tokens that the slot had written before.
+    ids: the chosen token, and the tokens behind it that followed without a choice.
+    logprob: of the chosen token. rivals: (id, probability) of the likeliest tokens, before the
+    grammar rules any out.
+    """
+
+    place: Place
+    start: int
+    ids: Ids
+    logprob: float
+    rivals: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A request's progress by one pass.
+
+    number: counts the passes that had written for the request before. If memory runs out, a request
+        begins again, and its number at 0.
+    others: counts tokens chosen for items of lists, and for choices not taken.
+    done: outputs, by place, of slots newly done with all slots that followed.
+    """
+
+    number: int
+    steps: tuple[Step, ...]
+    others: int
+    done: Mapping[int, SlotOutput]
+
+
+@dataclass(slots=True, eq=False)
+class Watcher:
+    """The watcher of a request.
+
+    tell: called in the thread that runs the model; must return soon. num_rivals: the number of
+    rivals wanted with every chosen token.
+    """
+
+    tell: Callable[[Progress], None]
+    num_rivals: int = 0
+    _number: int = 0
+    _told: set[int] = field(default_factory=set)
+
+    def begin(self) -> None:
+        self._number = 0
+        self._told.clear()
+
+    def saw(self, steps: Sequence[Step], others: int, done: Mapping[int, SlotOutput]) -> None:
+        fresh = {place: output for place, output in done.items() if place not in self._told}
+        self._told.update(fresh)
+        self.tell(Progress(self._number, tuple(steps), others, fresh))
+        self._number += 1
+
+
+Watched = tuple[Watcher, Place | None]
+"""The watcher of a slot, and the slot's place; None if its tokens are only counted."""
+
+
+def watched(request: Request, slot: AskedSlot | None) -> Watched | None:
+    """Who watches a slot of a request; None if nobody does. slot: None for a copy of beams."""
+    if request.watcher is None:
+        return None
+    if slot is None or not slot.is_named:
+        return request.watcher, None
+    if request.sampling.beams > 1 and is_searched(slot.spec):
+        return request.watcher, None
+    return request.watcher, Place(slot.place, slot.path, slot.role == "free_text")
+
+
+class Written:
+    """The watched slots among those that a pass writes into, as they are before the pass.
+
+    slots: (S,) numbers; logits: (S, V). watched: (S,).
+    """
+
+    def __init__(
+        self, table: SlotTable, slots: Ints, logits: Tensor, watched: Sequence[Watched | None]
+    ) -> None:
+        rows = np.array([row for row, one in enumerate(watched) if one is not None], np.int64)
+        self._table, self._slots = table, slots[rows]
+        self._watched = [one for one in watched if one is not None]
+        self._starts = table.step[self._slots]
+        self._rivals: list[tuple[tuple[int, float], ...]] = [()] * len(rows)
+        if most := max((watcher.num_rivals for watcher, _ in self._watched), default=0):
+            picked = logits[torch.from_numpy(rows).to(logits.device)].float()
+            shares, ids = torch.softmax(picked, dim=-1).topk(most)
+            pairs = zip(ids.tolist(), shares.tolist(), strict=True)
+            self._rivals = [tuple(zip(*pair, strict=True)) for pair in pairs]
+
+    def tell(self, done: Callable[[Watcher], Mapping[int, SlotOutput]]) -> None:
+        """Tells every watcher the steps of the pass. done: outputs of done slots, by place."""
+        table, slots = self._table, self._slots
+        steps: dict[Watcher, list[Step]] = {watcher: [] for watcher, _ in self._watched}
+        others = dict.fromkeys(steps, 0)
+        firsts = table.logprobs[slots, self._starts].tolist()
+        ends, starts = table.step[slots].tolist(), self._starts.tolist()
+        rows = zip(self._watched, slots.tolist(), self._rivals, strict=True)
+        for row, ((watcher, place), slot, rivals) in enumerate(rows):
+            if place is None:
+                others[watcher] += 1
+                continue
+            ids = tuple(table.written[slot, starts[row] : ends[row]].tolist())
+            steps[watcher].append(Step(place, starts[row], ids, firsts[row], rivals))
+        for watcher, mine in steps.items():
+            watcher.saw(mine, others[watcher], done(watcher))
+
+
+class WatchedPass:
+    """The watched requests in flight, before and after a pass writes.
+
+    Made before the pass writes into growing slots; `tell` is called after. logits: (S, V).
+    """
+
+    def __init__(self, scheduler: Scheduler, logits: Tensor) -> None:
+        table, slots, running = scheduler.table, scheduler.growing, scheduler.rows.running
+        self._running = {one.request.watcher: one for one in running.values()}
+        owners = map(running.__getitem__, table.request[slots].tolist())
+        pairs = zip(owners, slots.tolist(), strict=True)
+        seen = [watched(owner.request, owner.asked.get(slot)) for owner, slot in pairs]
+        self._written = Written(table, slots, logits, seen)
+
+    def tell(self, ended: Iterable[tuple[Request, tuple[SlotOutput, ...]]]) -> None:
+        """Tells all watchers. ended: requests that are done, with all of their slots."""
+        outputs = dict(ended)
+
+        def done(watcher: Watcher) -> Mapping[int, SlotOutput]:
+            running = self._running[watcher]
+            return dict(enumerate(outputs.get(running.request, ()))) or dict(_done(running))
+
+        self._written.tell(done)
+
+
+def _done(running: RunningRequest) -> Iterator[tuple[int, SlotOutput]]:
+    """Yields, by place, the outputs of slots that are done, with all slots that followed."""
+    filling = running.filling
+    if filling is None or running.request.waves is not None:  # a later wave may ask a slot again
+        return
+    for place, slot in enumerate(filling.slots):
+        if slot.is_whole:
+            yield place, slot.whole

@@ -1,0 +1,1 @@
+"""Models of transformers as decoders: how they are loaded, examined, called and bounded."""

@@ -1,0 +1,188 @@
+"""Limits: documents in flight, tokens of a pass, tokens kept in memory."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from schemax.config import DecodingConfig
+from schemax.errors import ModelError
+
+if TYPE_CHECKING:
+    from schemax.runtime.models.model import DecoderModel
+
+logger = logging.getLogger(__name__)
+
+_CGROUP = Path("/sys/fs/cgroup")
+# Tokens of a pass: on a CPU the best size for matrix products, on a GPU well beyond that.
+_PASS_TOKENS = {"cpu": 1_024, "cuda": 8_192}
+# Shares of free memory: for keys and values, after a pass has its share; and for a pass. The rest
+# is for copies while stores grow, for prefixes, and for other programs.
+_SHARE = {"cpu": 0.25, "cuda": 0.7}
+_PASS_SHARE = 0.3
+_FEWEST_TOKENS = 64
+# On a device apart from the host, the host prepares one flight while the other's pass runs.
+_FLIGHTS = {"cuda": 2}
+FLIGHTS = "SCHEMAX_FLIGHTS"
+"""The environment variable that sets the number of flights."""
+# Messages of CUDA, cuBLAS, cuDNN, Triton, MPS, XPU and torch's CPU allocator.
+_OUT_OF_MEMORY = re.compile(
+    "out[ _]of[ _]([a-z]+[ _])?memory|alloc(ation)?_failed|can't allocate memory", re.IGNORECASE
+)
+# Raise the limits again after this many full batches without running out of memory.
+_BACKOFF, _LONGEST_BACKOFF = 16, 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of decoding.
+
+    documents: the most in flight. pass_tokens: the most tokens of a forward pass. capacity: the
+    most tokens kept. flights: groups of documents that take turns, a pass each.
+    """
+
+    documents: int
+    pass_tokens: int
+    capacity: int
+    flights: int = 1
+
+    @classmethod
+    def of(cls, model: DecoderModel, config: DecodingConfig) -> Limits:
+        """The limits that free memory sets; `batch_size`, unless it is auto, bounds documents."""
+        kind = model.device.type
+        free = min(int(free_bytes(device) / share) for device, share in model.shares.items())
+        tokens = _PASS_TOKENS.get(kind, _PASS_TOKENS["cpu"])
+        # The tensors of a pass are on one device at a time.
+        room = int(_PASS_SHARE * min(map(free_bytes, model.shares)))
+        tokens = max(_FEWEST_TOKENS, min(tokens, room // model.pass_bytes))
+        if model.most_tokens is not None:
+            tokens = min(tokens, model.most_tokens)
+        documents = 1 << 30 if config.batch_size == "auto" else config.batch_size
+        share = _SHARE.get(kind, _SHARE["cpu"])
+        capacity = int(share * (free - tokens * model.pass_bytes)) // max(1, model.bytes_per_token)
+        if model.is_sharded:
+            least = torch.tensor([tokens, capacity], device=model.device)
+            torch.distributed.all_reduce(least, torch.distributed.ReduceOp.MIN)
+            tokens, capacity = least.tolist()
+        return cls(documents, tokens, max(capacity, 1), _flights(kind))
+
+    def of_flight(self, place: int) -> Limits:
+        """The share of one flight; 0 documents if the other flights have them all."""
+        documents = -((place - self.documents) // self.flights)
+        return replace(self, documents=documents, capacity=max(1, self.capacity // self.flights))
+
+    def halved(self, in_flight: int) -> Limits:
+        """The limits after memory ran out. in_flight: the documents in flight then."""
+        return replace(
+            self,
+            documents=max(1, in_flight // 2),
+            pass_tokens=max(_FEWEST_TOKENS, self.pass_tokens // 2),
+        )
+
+    def doubled(self, usual: Limits) -> Limits:
+        return replace(
+            self,
+            documents=min(usual.documents, 2 * self.documents),
+            pass_tokens=min(usual.pass_tokens, 2 * self.pass_tokens),
+        )
+
+
+class AdmissionControl:
+    """The limits of a stream: halved when memory runs out, doubled again after many documents.
+
+    Other programs may have taken the memory for a while. If it runs out again, twice as many
+    documents must pass before the next doubling: where the usual limits are too high, trying them
+    gets rare.
+    """
+
+    def __init__(self, usual: Limits) -> None:
+        self._usual = self.now = usual
+        self._backoff, self._done, self._anew = _BACKOFF, 0, False
+
+    def halve(self, in_flight: int) -> None:
+        """Halves the limits, after memory ran out. in_flight: the documents in flight then."""
+        self.now = self.now.halved(in_flight)
+        fewer = self.now.documents
+        logger.warning("out of memory with %d documents; going on with %d", in_flight, fewer)
+        if self._anew:  # documents have passed since it ran out before
+            self._backoff = min(2 * self._backoff, _LONGEST_BACKOFF)
+        self._done, self._anew = 0, False
+
+    def restore(self) -> None:
+        """Restores the usual limits, after one document alone was the cause."""
+        self.now, self._backoff, self._done, self._anew = self._usual, _BACKOFF, 0, False
+
+    def count(self, documents: int) -> None:
+        """Counts documents that went well, and doubles the limits after enough of them."""
+        if self.now == self._usual:
+            return
+        self._done += documents
+        self._anew = self._anew or documents > 0
+        if self._done >= self._backoff * self.now.documents:
+            self.now, self._done = self.now.doubled(self._usual), 0
+
+
+def _flights(kind: str) -> int:
+    """The number of flights. Raises ModelError for another setting than 1 or 2."""
+    wanted = os.environ.get(FLIGHTS, "")
+    if not wanted:
+        return _FLIGHTS.get(kind, 1)
+    if wanted not in ("1", "2"):
+        raise ModelError(f"{FLIGHTS} must be 1 or 2, not {wanted!r}")
+    return int(wanted)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True if an error says, by its class or its message, that memory has run out."""
+    known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+    return known or _OUT_OF_MEMORY.search(str(error)) is not None
+
+
+def release_memory() -> None:
+    """Returns memory that torch holds but does not use to the accelerator."""
+    if torch.accelerator.is_available():
+        torch.accelerator.empty_cache()
+
+
+def bytes_of_pass(config: Any, dtype: torch.dtype) -> int:
+    """The most bytes that one more token of a pass takes: in the largest layer, and for logits.
+
+    config: the text model's, as transformers names its fields.
+    """
+
+    def largest(name: str) -> int:
+        value = getattr(config, name, None) or 0
+        return max(value) if isinstance(value, (list, tuple)) else int(value)
+
+    hidden = largest("hidden_size")
+    experts = largest("num_experts_per_tok") * largest("moe_intermediate_size")
+    inner = max(largest("intermediate_size"), experts) or 4 * hidden
+    # Residuals, queries, keys, values and merged outputs of attention; gate, up, their product.
+    # Norms compute in float32.
+    numbers = 12 * hidden + 4 * inner + largest("vocab_size")
+    return numbers * dtype.itemsize + 2 * 4 * hidden
+
+
+def free_bytes(device: torch.device) -> int:
+    """The free memory of an accelerator, or of this machine, in bytes."""
+    if device.type == "cuda":
+        # Memory that torch holds but does not use counts as free.
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + held
+    try:
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        found = {name: rest.split()[0] for name, _, rest in (x.partition(":") for x in lines)}
+        free = 1024 * int(found["MemAvailable"])
+    except (OSError, KeyError):
+        return 4 << 30  # not Linux: a modest guess
+    try:  # a container may have less than its host
+        bound = int((_CGROUP / "memory.max").read_text("ascii"))
+        return max(0, min(free, bound - int((_CGROUP / "memory.current").read_text("ascii"))))
+    except (OSError, ValueError):
+        return free

@@ -1,0 +1,272 @@
+"""`DecoderModel`: a model that decodes in sequence, with masks and positions as planned."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from schemax.config import DecodingConfig
+from schemax.errors import ModelError
+from schemax.runtime.attention import attention
+from schemax.runtime.attention.batch import Batch
+from schemax.runtime.attention.kv_pool import KVPool
+from schemax.runtime.attention.visibility import Span, TokenInfo, block_mask, visible
+from schemax.runtime.engine.packing import prefix_batch
+from schemax.runtime.models.architecture import takes_masks_by_type
+from schemax.runtime.models.language_model import SLACK, LanguageModel, PromptSize
+from schemax.runtime.models.pointwise import is_compiled
+
+# A prefix's ids, the ids before it, whether longrope takes its long factors, and a fingerprint of
+# the weights.
+PrefixKey = tuple[tuple[int, ...], tuple[int, ...], bool, int]
+# Keys and values of every layer, (1, Hk, I, D).
+PrefixKV = tuple[tuple[Tensor, Tensor], ...]
+
+# The most bytes of prefixes' keys and values that are kept from one call to the next.
+_KEPT_BYTES = 1 << 30
+# The most bytes that a server keeps of them, if half of its weights' bytes are not more.
+_SERVED_BYTES = 32 << 20
+
+
+_locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
+
+
+class DecoderModel(LanguageModel):
+    """A model whose layers all respect position ids and masks, so that slots share one sequence.
+
+    bytes_per_token: bytes of a token's keys and values; 0 before the model was proved.
+    Raises ModelError for models that in-sequence decoding cannot serve.
+    """
+
+    def __init__(self, model: Any) -> None:
+        # transformers reads the attention's name off the configuration, which all threads share.
+        self._lock = _locks.setdefault(model, threading.RLock())
+        with self._lock:
+            super().__init__(model)
+            backend = self.config._attn_implementation
+        if self.architecture.obstacle:
+            raise ModelError(f"{self.name} {self.architecture.obstacle}")
+        if backend not in ("sdpa", "eager", "flex_attention"):
+            raise ModelError(
+                f"attention implementation {backend!r} takes no custom mask; load the model with "
+                'attn_implementation="sdpa", "eager" or "flex_attention"'
+            )
+        self.num_layers: int = self.config.num_hidden_layers
+        self._by_type = takes_masks_by_type(model)
+        self._cache_name = self.architecture.state_name or "past_key_values"
+        self.bytes_per_token = 0
+        self._spans = tuple(self.architecture.spans.items())
+        self._prefixes: OrderedDict[PrefixKey, PrefixKV] = OrderedDict()
+        self._prefix_bytes = 0
+        self._kept_bytes = _KEPT_BYTES
+        self._chains = attention.compiled_chains() if is_compiled(model) else None
+        self._longrope = None
+        if self.architecture.switch is not None:
+            self._longrope = Longrope.of(model, self.architecture.switch)
+
+    def refusal(self, config: DecodingConfig) -> str | None:
+        return None
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        tokens: TokenInfo,
+        selection: tuple[Tensor, Tensor],
+        config: DecodingConfig,
+        use_long_rope: bool = False,
+    ) -> Tensor:
+        """Runs whole prompts in one pass, without a cache, for training and the oracle.
+
+        (B, L) ids -> (S, V) logits at the S places of `selection` (rows, columns).
+        tokens: describes the ids; masks are computed from it.
+        """
+        with self._lock, self._chosen_rope(use_long_rope):
+            output = self._run(
+                selection,
+                input_ids=input_ids,
+                position_ids=tokens.position_ids,
+                attention_mask=self._masks(tokens, config),
+                use_cache=False,
+            )
+        logits: Tensor = output.logits[0].to(self.device)
+        return logits
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The spans that types of layers see, in the order of a pass's masks."""
+        return tuple(span for _, span in self._spans)
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The most tokens of a pass; None if the order of arrival never matters."""
+        limit = self.architecture.max_tokens
+        return None if limit is None else max(1, limit - SLACK)
+
+    def bound(self, size: PromptSize) -> int | None:
+        """The position id that a prompt, retries included, must stay below; None without one."""
+        bounds = [self.max_positions]
+        if self.architecture.switch is not None and not self.uses_long_rope(size):
+            bounds.append(self.architecture.switch)
+        return min((bound for bound in bounds if bound is not None), default=None)
+
+    def run_batch(self, batch: Batch, cache: KVPool) -> Tensor:
+        """Runs a packed pass: (S, V) logits at its selection; keys and values go to the cache."""
+        cache.begin(batch, self.spans)
+        batch = cache.on(self.device).batch
+        rows = torch.zeros_like(batch.selection)
+        with self._lock, self._chosen_rope(batch.use_long_rope), self._over_segments(cache):
+            output = self._run(
+                (rows, batch.selection),
+                input_ids=batch.input_ids[None],
+                position_ids=batch.position_ids[None],
+                attention_mask=self._stand_ins(),
+                use_cache=True,
+                **{self._cache_name: cache},
+            )
+        logits: Tensor = output.logits[0].to(self.device)
+        return logits
+
+    def read_prefix(
+        self, ids: tuple[int, ...], use_long_rope: bool, behind: tuple[int, ...] = ()
+    ) -> PrefixKV:
+        """The keys and values of a prefix, computed once and kept for later calls.
+
+        behind: the prefix that the ids follow and see; () for none.
+        """
+        key = (ids, behind, use_long_rope, self._fingerprint())
+        with self._lock:
+            if (known := self._prefixes.get(key)) is not None:
+                self._prefixes.move_to_end(key)
+                return known
+            cache = self.new_cache()
+            if behind:
+                before = self.read_prefix(behind, use_long_rope)
+                for layer, both in zip(cache.kv_layers, before, strict=True):
+                    layer.prefixes[0] = both
+            batch = prefix_batch(ids, 1, use_long_rope=use_long_rope, behind=len(behind))
+            self.run_batch(batch, cache)
+            found = tuple(layer.prefixes[1] for layer in cache.kv_layers)
+            self._prefixes[key] = found
+            self._prefix_bytes += _bytes_of(found)
+            while self._prefix_bytes > self._kept_bytes and len(self._prefixes) > 1:
+                self._prefix_bytes -= _bytes_of(self._prefixes.popitem(last=False)[1])
+            return found
+
+    def _fingerprint(self) -> int:
+        """A number that changes when the weights are trained, loaded or replaced."""
+        weights = self.model.parameters()
+        return hash(tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights))
+
+    def forget_prefixes(self) -> None:
+        """Drops the prefixes kept from earlier calls."""
+        with self._lock:
+            self._prefixes.clear()
+            self._prefix_bytes = 0
+
+    def serve_strangers(self) -> None:
+        """Keeps fewer prefixes from now on, since clients of a server send ever new schemas."""
+        weights = sum(weight.nbytes for weight in self.model.parameters())
+        self._kept_bytes = min(_KEPT_BYTES, max(_SERVED_BYTES, weights // 2))
+
+    def new_cache(self) -> KVPool:
+        return KVPool(self.num_layers)
+
+    def _chosen_rope(self, use_long_rope: bool) -> AbstractContextManager[None]:
+        return self._longrope.chosen(use_long_rope) if self._longrope else nullcontext()
+
+    @contextmanager
+    def _over_segments(self, cache: KVPool) -> Iterator[None]:
+        """Makes the model attend segments on this thread, for as long as the context lasts."""
+        before = self.config._attn_implementation
+        attention.replaced[id(self.config)] = before
+        self.config._attn_implementation = attention.NAME
+        attention.under_way.cache, attention.under_way.chains = cache, self._chains
+        try:
+            yield
+        finally:
+            attention.under_way.cache = None
+            self.config._attn_implementation = before
+            attention.replaced.pop(id(self.config), None)
+
+    def _stand_ins(self) -> Any:
+        """Stand-ins for masks, which tell attention over segments the type of a layer."""
+        marks = attention.markers(len(self._spans), self.device)
+        by_type = {name: mark for (name, _), mark in zip(self._spans, marks, strict=True)}
+        return by_type if self._by_type else marks[0]
+
+    def _masks(self, tokens: TokenInfo, config: DecodingConfig) -> Any:
+        masks = {name: self._mask(tokens, config, span) for name, span in self._spans}
+        return masks if self._by_type else next(iter(masks.values()))
+
+    def _mask(self, tokens: TokenInfo, config: DecodingConfig, span: Span) -> Any:
+        """(B, 1, L, L): boolean for sdpa, additive for eager; a `BlockMask` for FlexAttention."""
+        if self.config._attn_implementation == "flex_attention":
+            return block_mask(tokens, config, span)
+        allowed = visible(tokens, tokens, config, span)[:, None]
+        if self.config._attn_implementation == "sdpa":
+            return allowed
+        lowest = torch.finfo(self.dtype).min
+        return torch.zeros_like(allowed, dtype=self.dtype).masked_fill_(~allowed, lowest)
+
+
+def _bytes_of(found: PrefixKV) -> int:
+    return sum(part.nbytes for both in found for part in both)
+
+
+class Longrope:
+    """Hooks that let the caller choose longrope's factors.
+
+    transformers chooses by the largest position id of a forward pass, so that other prompts in the
+    batch and later steps would change a prompt's frequencies. Here the caller chooses for a whole
+    prompt: one more column with a position id beyond the switch selects the long factors, and is
+    cut off again.
+    """
+
+    def __init__(self, switch: int) -> None:
+        self._switch = switch
+        self._long = False
+        # transformers writes the factors into a buffer that all threads share.
+        self._lock = threading.RLock()
+
+    @classmethod
+    def of(cls, model: Any, switch: int) -> Longrope:
+        """The hooks of a model; the existing ones if the model was wrapped before."""
+        modules = [m for name, m in model.named_modules() if name.endswith("rotary_emb")]
+        for hook in (hook for module in modules for hook in module._forward_pre_hooks.values()):
+            if isinstance(owner := getattr(hook, "__self__", None), Longrope):
+                return owner
+        made = cls(switch)
+        for module in modules:
+            module.register_forward_pre_hook(made._lengthen, with_kwargs=True)
+            module.register_forward_hook(made._shorten)
+        return made
+
+    @contextmanager
+    def chosen(self, long: bool) -> Iterator[None]:
+        with self._lock:
+            self._long = long
+            try:
+                yield
+            finally:
+                self._long = False
+
+    def _lengthen(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._long:
+            return None
+        *others, position_ids = args if "position_ids" not in kwargs else (*args, None)
+        position_ids = kwargs.pop("position_ids", position_ids)
+        beyond = position_ids.new_full((len(position_ids), 1), self._switch)
+        return tuple(others), {**kwargs, "position_ids": torch.cat([position_ids, beyond], 1)}
+
+    def _shorten(self, _module: nn.Module, _args: Any, output: tuple[Tensor, Tensor]) -> Any:
+        return tuple(part[:, :-1] for part in output) if self._long else None
+
+    def __reduce__(self) -> Any:
+        return Longrope, (self._switch,)  # models are copied and pickled with their hooks

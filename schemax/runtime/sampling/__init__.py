@@ -1,0 +1,1 @@
+"""Logits become the next token of every slot, within the slot's grammar."""

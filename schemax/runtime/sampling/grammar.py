@@ -1,0 +1,230 @@
+"""Automata of grammars: what is allowed next is found once and kept in a tree of written tokens.
+
+Typed slots of many documents write the same beginnings: "tru", "20", "null". What a grammar
+(llguidance) allows after a beginning depends on nothing else, so the answer is kept, and a slot
+goes from node to node by a look-up. All that is not known yet is asked for in one call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from schemax.runtime.slots.plan import Ids, Ints
+from schemax.tokens import DONE, Grammar, StopTable
+
+logger = logging.getLogger(__name__)
+
+Bits = npt.NDArray[np.int32]
+# Of the words of 32 tokens, one in so many at most holds an allowed one where tokens are few.
+_FEW = 16
+# Nodes of one grammar's tree. Slots in flight keep what they stand on when a tree is felled.
+_MOST_NODES = 16_384
+
+
+class Node:
+    """A state of a grammar: what a slot has written, and what it may write next.
+
+    ids: the allowed tokens, in order, if they are few. bits: (ceil(V / 32),) all of them, if they
+    are many. Neither is known before `Automata.explore`, and neither is there if nothing is
+    allowed, or the grammar's matcher has failed.
+    """
+
+    __slots__ = (
+        *("_children", "_continuation", "_runs", "automaton", "bits", "ids", "is_choice", "known"),
+        "path",
+    )
+
+    def __init__(self, automaton: Automaton, path: Ids) -> None:
+        self.automaton = automaton
+        self.path = path
+        self.known = self.is_choice = False
+        self.ids: Ints | None = None
+        self.bits: Bits | None = None
+        self._continuation = b""
+        self._children: dict[int, Node] = {}
+        self._runs: dict[int, Ids] = {}
+
+    def after(self, token: int) -> Node:
+        """The node of one more token, which must be an allowed one."""
+        found = self._children.get(token)
+        if found is None:
+            found = Node(self.automaton, (*self.path, token))
+            if self.automaton.grow():
+                self._children[token] = found
+        return found
+
+    def walk(self, ids: Iterable[int]) -> Node:
+        node = self
+        for token in ids:
+            node = node.after(token)
+        return node
+
+    def forced(self, state: int, stop: StopTable) -> Ids:
+        """The tokens that nothing else can stand in the place of, to where the stop rule is met.
+
+        state: of the stop rule.
+        """
+        if not self._continuation:
+            return ()
+        found = self._runs.get(state)
+        if found is None:
+            ids = self.automaton.grammar.encode(self._continuation)
+            self._runs[state] = found = _run(ids, state, stop)
+        return found
+
+    def learn(self, bits: Bits, continuation: bytes) -> None:
+        self.known = True
+        if are_few(bits) or self.automaton.grammar.choices:
+            self.ids = allowed_ids(bits)
+            self.is_choice = len(self.ids) > 1 and self.automaton.grammar.choices
+        else:
+            self.bits = bits
+        self._continuation = continuation
+
+
+class Automaton:
+    """The tree of one grammar, and matchers to explore it with, which know their own states."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self.root = Node(self, ())
+        self._idle: list[Any] = []
+        self._num_nodes = 0
+        self._has_failed = False
+        self._not_first: Ids | None = None
+
+    @property
+    def not_first(self) -> Ids:
+        """Tokens that no slot begins with; of few grammars any."""
+        if self._not_first is None:
+            self._not_first = self.grammar.not_first()
+        return self._not_first
+
+    def bound_first(self, bits: Bits) -> None:
+        """Narrows what a matcher allows at its beginning, (ceil(V / 32),), in place, to what slots
+        may begin with."""
+        words = bits.view(np.uint32)
+        for token in self.not_first:
+            words[token >> 5] &= np.uint32(0xFFFF_FFFF ^ (1 << (token & 31)))
+
+    def grow(self) -> bool:
+        """True if one more node may stay; a tree that is too large begins anew."""
+        self._num_nodes += 1
+        if self._num_nodes > _MOST_NODES:
+            self.root, self._num_nodes = Node(self, ()), 0
+        return self._num_nodes > 0
+
+    def take(self, path: Ids) -> Any:
+        """A matcher that has read these tokens; None if it refuses them."""
+        matcher = self._idle.pop() if self._idle else self.grammar.new_matcher()
+        if path and matcher.try_consume_tokens(list(path)) != len(path):
+            self.give(matcher)
+            return None
+        return matcher
+
+    def give(self, matcher: Any) -> None:
+        if matcher.reset():
+            self._idle.append(matcher)
+
+    def fail(self, reason: str) -> None:
+        """Says, once, that slots go on without this grammar."""
+        if not self._has_failed:
+            self._has_failed = True
+            logger.warning("slots go on without their grammar: %s", reason or "nothing is allowed")
+
+
+class Automata:
+    """The trees of all grammars in use, and the one who asks for masks."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self._vocab_size = vocab_size
+        self._by_grammar: dict[Grammar, Automaton] = {}
+        self._executor: Any = None
+        self._buffer = np.zeros((0, -(-vocab_size // 32)), np.int32)
+
+    def of(self, grammar: Grammar) -> Automaton:
+        found = self._by_grammar.get(grammar)
+        if found is None:
+            found = self._by_grammar[grammar] = Automaton(grammar)
+        return found
+
+    def explore(self, nodes: Iterable[Node]) -> None:
+        """Asks what may follow on those of the nodes of which that is not known."""
+        unknown = list(dict.fromkeys(node for node in nodes if not node.known))
+        if not unknown:
+            return
+        matchers = [node.automaton.take(node.path) for node in unknown]
+        bits = self.masks([matcher for matcher in matchers if matcher is not None])
+        found = iter(bits)
+        for node, matcher in zip(unknown, matchers, strict=True):
+            if matcher is None:
+                node.known = True
+                node.automaton.fail("its matcher refuses what it allowed")
+                continue
+            row = next(found)
+            if not node.path:
+                node.automaton.bound_first(row)
+            if matcher.is_error() or not row.any():
+                node.known = True
+                node.automaton.fail(matcher.get_error().strip().partition("\n")[0])
+            else:
+                node.learn(row.copy(), bytes(matcher.compute_ff_bytes()))
+            node.automaton.give(matcher)
+
+    def masks(self, matchers: Sequence[Any]) -> Bits:
+        """(n, ceil(V / 32)) the tokens that each of n matchers allows, 32 a word.
+
+        A view of a buffer that the next call overwrites. Of a matcher that fails, the bits say
+        nothing.
+        """
+        from llguidance import LLExecutor
+        from llguidance.numpy import fill_next_token_bitmask_par
+
+        if len(matchers) > len(self._buffer):
+            rows = max(len(matchers), 2 * len(self._buffer))
+            self._buffer = np.zeros((rows, self._buffer.shape[1]), np.int32)
+        bits = self._buffer[: len(matchers)]
+        if matchers:
+            if self._executor is None:
+                self._executor = LLExecutor()
+            pairs = [(matcher, row) for row, matcher in enumerate(matchers)]
+            fill_next_token_bitmask_par(self._executor, pairs, bits)
+        return bits
+
+
+def are_few(bits: Bits) -> bool:
+    """True if so few tokens are allowed that looking them up is cheaper than a mask."""
+    return bool(np.count_nonzero(bits) * _FEW <= len(bits))
+
+
+def allowed_ids(bits: Bits) -> Ints:
+    """(ceil(V / 32),) -> the allowed tokens, in order."""
+    (words,) = np.nonzero(bits)
+    data = bits[words].astype("<i4").view(np.uint8).reshape(-1, 4)
+    place, bit = np.nonzero(np.unpackbits(data, axis=1, bitorder="little"))
+    found: Ints = 32 * words[place] + bit
+    return found
+
+
+def packed(allowed: npt.NDArray[np.bool_]) -> Bits:
+    """(n, V) -> (n, ceil(V / 32)) the same, 32 a word."""
+    width = -(-allowed.shape[1] // 32)
+    data = np.zeros((len(allowed), 4 * width), np.uint8)
+    bits = np.packbits(allowed, axis=1, bitorder="little")
+    data[:, : bits.shape[1]] = bits
+    found: Bits = data.view("<i4").astype(np.int32, copy=False)
+    return found
+
+
+def _run(ids: Ids, state: int, stop: StopTable) -> Ids:
+    for place, token in enumerate(ids):
+        state = int(stop.next_state[state, token])
+        if state == DONE:
+            return ids[: place + 1]
+    # The last one might have become another token together with what follows.
+    return ids[:-1]

@@ -1,0 +1,337 @@
+"""The grammars of slots: where each stands, and what it allows, accepts and forces.
+
+Grammars are asked in the way that costs least. A typed slot stands on a node of its grammar's tree
+(`grammar.py`), which says what is allowed before a choice. A slot of free text, of which nearly
+everything is allowed, takes the model's own choice, which a table then accepts or refuses; a
+matcher (llguidance) is asked only where the table says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from schemax.runtime.sampling.copies import Copies
+from schemax.runtime.sampling.grammar import Automata, Node, packed
+from schemax.runtime.sampling.grammar_state import (
+    Allowance,
+    GrammarState,
+    ask_matchers,
+    explore_nodes,
+)
+from schemax.runtime.slots.filling import AskedSlot
+from schemax.runtime.slots.plan import Ids, Ints
+from schemax.runtime.slots.requests import Request, sampling_columns
+from schemax.runtime.slots.slot_table import SlotTable
+from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, CopySource, SlotSpec, StopTable
+
+UNBOUND, TEXT, NODE, MATCHER = range(4)
+"""A slot's `mode`: no grammar; a table of free text; a node of a tree; a matcher of its own."""
+
+# More than any table of free text has, whose states are int8.
+_STATES = 128
+
+
+class SlotGrammars:
+    """The grammars of a table's slots.
+
+    is_causal: whether later slots see what a slot writes, so that forced tokens have to be read.
+    """
+
+    def __init__(self, table: SlotTable, vocab_size: int) -> None:
+        self._table = table
+        self._automata = Automata(vocab_size)
+        self._states: dict[int, GrammarState] = {}
+        self._deferred: dict[int, list[int]] = {}
+        self._was_deferred: set[int] = set()
+        self._text_tables: list[npt.NDArray[np.int8]] = []
+        self._text_numbers: dict[int, int] = {}
+        self._in_texts: dict[tuple[int, int], Allowance] = {}
+        self._copies = Copies(table)
+        self._ways: dict[int, tuple[Sequence[SlotSpec], _Ways]] = {}
+
+    # --- slots come and go -----------------------------------------------------------------------
+
+    def begin(
+        self,
+        slots: Ints,
+        specs: Sequence[SlotSpec],
+        stop: StopTable,
+        sources: Sequence[CopySource] = (),
+    ) -> None:
+        """Takes up n slots of one request. specs: the same object for slots that are alike.
+
+        sources: (n,) slots' documents, which they copy from; () if none does.
+        """
+        ways = self._ways_of(specs, stop)
+        table = self._table
+        table.mode[slots] = ways.modes
+        table.text_table[slots] = ways.text_tables
+        for place in ways.states:
+            self._begin(int(slots[place]), specs[place].begun)
+        for place in ways.copying if sources else ():
+            spec = specs[place]
+            self._copies.begin(int(slots[place]), spec.copying, sources[place], spec.begun)
+
+    def take_up(
+        self, asked: Sequence[AskedSlot], requests: Sequence[Request], values: Mapping[str, Any]
+    ) -> Ints:
+        """Adds n slots of n requests to the table, and begins their grammars: their numbers.
+
+        values: further columns of the table.
+        """
+        table = self._table
+        stops = [request.stop for request in requests]
+        specs = [slot.spec for slot in asked]
+        answers = [slot.answer for slot in asked]
+        states = [
+            table.stops.after(spec.begun, table.stops.start(stop))
+            for spec, stop in zip(specs, stops, strict=True)
+        ]
+        slots = table.add(
+            {
+                "state": np.array(states),
+                "budget": np.array([slot.budget for slot in asked]),
+                "digest": np.array([slot.digest for slot in asked]),
+                "number": np.array([slot.number for slot in asked]),
+                "null_id": np.array([spec.null_id for spec in specs]),
+                **sampling_columns([request.sampling for request in requests]),
+                **values,
+            },
+            specs,
+            stops,
+            answers if any(answers) else None,
+        )
+        for place, (slot, stop) in enumerate(zip(asked, stops, strict=True)):
+            if not slot.answer:
+                self.begin(slots[place : place + 1], (slot.spec,), stop, slot.sources)
+        return slots
+
+    def copy(self, slot: int, copy: int) -> None:
+        """Has another slot stand where this one stands; their columns are equal already."""
+        if (state := self._states.get(slot)) is not None:
+            self._states[copy] = state.copy()
+        self._copies.copy(slot, copy)
+
+    def end(self, slots: Ints) -> None:
+        """Lets go of slots that are done."""
+        if self._copies:
+            self._copies.end(slots)
+        modes = self._table.mode[slots]
+        for slot in slots[(modes == NODE) | (modes == MATCHER)].tolist():
+            if (state := self._states.pop(slot, None)) is not None:
+                state.end()
+            self._deferred.pop(slot, None)  # where a budget ends before them
+
+    def _begin(self, slot: int, ids: Ids) -> None:
+        """Has a slot stand behind tokens that are written."""
+        state = GrammarState.begin(self._automata, self._table.specs[slot].grammar, ids)
+        if state is None:
+            self.give_up(slot)
+        else:
+            self._states[slot] = state
+
+    def _ways_of(self, specs: Sequence[SlotSpec], stop: StopTable) -> _Ways:
+        if len(specs) == 1:  # a child, whose spec is its own
+            (spec,) = specs
+            if spec.grammar is not None and spec.grammar.strict and spec.copying is None:
+                return _ON_A_NODE
+            return self._made_ways(specs, stop)
+        known = self._ways.get(id(specs))
+        if known is None or known[0] is not specs:
+            if len(self._ways) > 4096:
+                self._ways.clear()
+            self._ways[id(specs)] = known = specs, self._made_ways(specs, stop)
+        return known[1]
+
+    def _made_ways(self, specs: Sequence[SlotSpec], stop: StopTable) -> _Ways:
+        made = [self._way(spec, stop) for spec in specs]
+        modes = tuple(mode for mode, _ in made)
+        return _Ways(
+            modes,
+            text_tables=tuple(table for _, table in made),
+            states=tuple(n for n, mode in enumerate(modes) if mode in (NODE, MATCHER)),
+            copying=tuple(n for n, spec in enumerate(specs) if spec.copying is not None),
+        )
+
+    def _way(self, spec: SlotSpec, stop: StopTable) -> tuple[int, int]:
+        """A slot's mode, and its table of free text."""
+        if spec.grammar is None:
+            return UNBOUND, 0
+        if spec.grammar.strict:
+            return NODE, 0
+        table = None if spec.begun else spec.grammar.text_table(stop)
+        if table is None:
+            return MATCHER, 0
+        number = self._text_numbers.setdefault(id(table), len(self._text_tables))
+        if number == len(self._text_tables):
+            self._text_tables.append(table)
+        return TEXT, number
+
+    # --- what is allowed -------------------------------------------------------------------------
+
+    def nodes(self, slots: Ints, rows: Ints) -> list[Node]:
+        """The nodes that some rows of slots stand on, explored."""
+        return explore_nodes(self._automata, [self._states[slot] for slot in slots[rows].tolist()])
+
+    def allowed_in_texts(
+        self, slots: Ints, rows: Ints, modes: Ints
+    ) -> tuple[Ints, Ints, list[Allowance]]:
+        """Tokens that free texts allow next, by table or by matcher: (n,) rows, in order, without
+        those whose matcher has failed; (n,) which allowance each has; and these."""
+        table = self._table
+        by_table = rows[modes[rows] == TEXT]
+        mine = slots[by_table]
+        # Texts of many slots are in few states.
+        states, which = np.unique(
+            table.text_table[mine] * _STATES + table.text_state[mine], return_inverse=True
+        )
+        found = [self._in_text(*divmod(state, _STATES)) for state in states.tolist()]
+        asked = rows[modes[rows] == MATCHER].tolist()
+        states_asked = [self._states[int(slots[row])] for row in asked]
+        bound: list[int] = []
+        answers = ask_matchers(self._automata, states_asked)
+        for row, allowance in zip(asked, answers, strict=True):
+            if allowance is None:
+                self.give_up(int(slots[row]))
+                modes[row] = UNBOUND
+            else:
+                bound.append(row)
+                found.append(allowance)
+        rows = by_table
+        if bound:
+            rows = np.concatenate([by_table, bound])
+            which = np.concatenate([which, np.arange(len(states), len(found))])
+            order = rows.argsort()
+            rows, which = rows[order], which[order]
+        if self._copies:
+            which = which.copy()
+            bits = [allowance.bits for allowance in found]
+            for place, narrow in self._copies.narrowed(slots[rows], which, bits):
+                which[place] = len(found)
+                found.append(Allowance(narrow))
+        return rows, which, found
+
+    def _in_text(self, number: int, state: int) -> Allowance:
+        """Tokens that a table of free text allows in one of its states."""
+        if (number, state) not in self._in_texts:
+            allowed = self._text_tables[number][state] != TEXT_REFUSED
+            self._in_texts[number, state] = Allowance(packed(allowed[None])[0])
+        return self._in_texts[number, state]
+
+    def refused(self, slots: Ints, rows: Ints, ids: Ints) -> list[int]:
+        """The rows, of some, whose tokens are not allowed; the others go on behind their tokens.
+
+        ids: (S,) the tokens that are chosen for the slots.
+        """
+        if not self._copies:
+            return self._refused_by_grammars(slots, rows, ids)
+        places, moved = self._copies.after(slots[rows], ids[rows])
+        refused = rows[places].tolist()
+        others = np.delete(rows, places) if refused else rows
+        refused += self._refused_by_grammars(slots, others, ids)
+        for row in refused:
+            moved.pop(int(slots[row]), None)
+        self._copies.move(moved)
+        return sorted(refused)
+
+    def _refused_by_grammars(self, slots: Ints, rows: Ints, ids: Ints) -> list[int]:
+        table = self._table
+        mine, tokens = slots[rows], ids[rows]
+        by_table = table.mode[mine] == TEXT
+        refused: list[int] = []
+        (some,) = np.nonzero(by_table)
+        for number in np.unique(table.text_table[mine[some]]).tolist():
+            part = some[table.text_table[mine[some]] == number]
+            after = self._text_tables[number][table.text_state[mine[part]], tokens[part]]
+            table.text_state[mine[part]] = np.where(after >= 0, after, table.text_state[mine[part]])
+            refused += rows[part[after == TEXT_REFUSED]].tolist()
+            for place in part[after == TEXT_UNKNOWN].tolist():
+                if not self._take_matcher(int(mine[place]), int(tokens[place])):
+                    refused.append(int(rows[place]))
+        for place in np.flatnonzero(~by_table).tolist():
+            state = self._states.get(int(mine[place]))
+            if state is not None and not state.accepts(int(tokens[place])):
+                refused.append(int(rows[place]))
+        return sorted(refused)
+
+    def _take_matcher(self, slot: int, token: int) -> bool:
+        """Gives a slot of free text a matcher, which has read all of it and one more token."""
+        self._table.mode[slot] = MATCHER
+        self._begin(slot, self._table.ids(slot))
+        state = self._states.get(slot)
+        return state is None or state.accepts(token)
+
+    def give_up(self, slot: int) -> None:
+        """Lets a slot go on without its grammar, which has failed."""
+        self._copies.end(np.array([slot]))
+        self._deferred.pop(slot, None)
+        if (state := self._states.pop(slot, None)) is not None:
+            state.give_up()
+        self._table.mode[slot] = UNBOUND
+
+    # --- what is forced --------------------------------------------------------------------------
+
+    def take_deferred(self, slots: Ints, taken: Ints) -> list[int]:
+        """Puts deferred tokens in, in place; their rows."""
+        self._was_deferred.clear()
+        if not self._deferred:
+            return []
+        rows = [row for row, slot in enumerate(slots.tolist()) if slot in self._deferred]
+        for row in rows:
+            slot = int(slots[row])
+            taken[row], *rest = self._deferred.pop(slot)
+            if rest:
+                self._deferred[slot] = rest
+            self._was_deferred.add(slot)
+        return rows
+
+    def settle(self, slots: Ints, ids: Ints, *, defers: bool = False) -> None:
+        """Takes tokens for written, of slots that go on, and writes what they force.
+
+        slots, ids: (S,) and the newest token of each. defers: whether the model has to read forced
+        tokens one by one: then they are the next ones to be chosen, unless they end the slot.
+        """
+        table = self._table
+        (rows,) = np.nonzero(table.mode[slots] == NODE)
+        if not len(rows):
+            return
+        some: dict[int, GrammarState] = {}
+        for slot, token in zip(slots[rows].tolist(), ids[rows].tolist(), strict=True):
+            if slot not in self._deferred:
+                some[slot] = self._states[slot]
+                # A deferred token's node was reached when it was forced.
+                if slot not in self._was_deferred:
+                    some[slot].accepts(token)
+        explore_nodes(self._automata, some.values())
+        for slot, found in some.items():
+            stop = table.stop_of[slot]
+            state = int(table.state[slot])
+            forced = found.force(state - table.stops.start(stop), stop)
+            if not forced:
+                continue
+            ends = table.stops.after(forced, state) < 0
+            fits = table.step[slot] + len(forced) <= table.budget[slot]
+            # What is forced is seen by later causal slots, so it has to be read.
+            if table.is_causal[slot] or (defers and not (ends and fits)):
+                self._deferred[slot] = [*forced]
+            else:
+                table.write_forced(slot, forced)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """The way in which grammars of n slots are asked: (n,) modes and tables; places of slots that
+    have a state of their own, and of slots that copy."""
+
+    modes: tuple[int, ...]
+    text_tables: tuple[int, ...]
+    states: tuple[int, ...]
+    copying: tuple[int, ...]
+
+
+_ON_A_NODE = _Ways((NODE,), (0,), states=(0,), copying=())

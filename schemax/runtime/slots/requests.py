@@ -1,0 +1,305 @@
+"""A request: one prompt whose slots are filled together, laid out and ready for the scheduler.
+
+Of isolated documents a request has one; stacked documents share a request. What is the same for all
+documents of a category (keys, budgets, grammars) is laid out once, in a `SlotLayout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from schemax.config import DecodingConfig
+from schemax.runtime.slots.plan import Ids, Ints, lay_out_keys
+from schemax.tokens import ChildSlot, CopySource, PromptIds, SlotOutput, SlotSpec, StopTable, Waves
+
+if TYPE_CHECKING:
+    from schemax.runtime.engine.watcher import Watcher  # which imports torch
+
+# A shorter instruction is read with every document: attending to it apart would cost more.
+_SHORTEST_PREFIX = 16
+_FREE = SlotSpec()
+
+
+class Sampling(NamedTuple):
+    """Settings by which the tokens of a request's slots are chosen: columns of the slot table.
+
+    temperature, top_p, null_penalty, beams: see `DecodingConfig`.
+    is_calibrated: whether choices are scored without their priors.
+    """
+
+    temperature: float
+    top_p: float
+    null_penalty: float
+    is_calibrated: bool
+    beams: int
+
+    @classmethod
+    def of(cls, config: DecodingConfig) -> Sampling:
+        penalty = config.null_penalty or 0.0
+        calibrated = bool(config.contextual_calibration)
+        return cls(config.temperature, config.top_p, penalty, calibrated, config.beams)
+
+
+def sampling_columns(samplings: Sequence[Sampling]) -> dict[str, Any]:
+    """Columns of the slot table: (n,) arrays, or one value for all where all are alike."""
+    first = samplings[0]
+    if all(sampling == first for sampling in samplings):
+        return first._asdict()
+    columns = zip(*samplings, strict=True)
+    return {name: np.array(column) for name, column in zip(Sampling._fields, columns, strict=True)}
+
+
+def seeded(digest: int, seed: int) -> int:
+    """A document's digest and a seed as the signed 64 bits that random numbers depend on."""
+    mixed = (digest ^ seed * 0x9E3779B97F4A7C15) & ((1 << 64) - 1)
+    return mixed - (1 << 64) if mixed >> 63 else mixed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotLayout:
+    """N slots (J * N of stacked documents), by distance from the end of the output's opening.
+
+    skeleton, skeleton_positions: keys that all slots read: those of the layout `gapped`.
+    suffix, suffix_positions: slots' own keys, one after the other; suffix_lengths: (N,).
+    keys: (N,) the same, slot by slot.
+    visible: (N,) how many tokens of the skeleton a slot sees.
+    last_position: (N,) of the token before the first of the value; -1 is the opening's last token.
+    budgets: (N,) tokens, delimiter included; numbers: (N,) what random numbers depend on.
+    owners: (N,) each slot's document; specs: (N,); null_ids: (N,) see `SlotSpec`.
+    extent: position ids that the slots need at most, without retries.
+    may_call: whether a slot's value may call for further slots.
+    """
+
+    skeleton: Ints
+    skeleton_positions: Ints
+    suffix: Ints
+    suffix_positions: Ints
+    suffix_lengths: Ints
+    keys: tuple[Ids, ...]
+    visible: Ints
+    last_position: Ints
+    budgets: Ints
+    numbers: Ints
+    owners: Ints
+    specs: tuple[SlotSpec, ...]
+    null_ids: Ints
+    extent: int
+    may_call: bool
+
+    @property
+    def num_slots(self) -> int:
+        return len(self.budgets)
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """J documents and their slots: D stem tokens that all slots read, behind a shared prefix.
+
+    prefix: the instruction, from position 0 on; () if it is too short to be shared.
+    demonstrations: what else stands before the stem, each from the prefix's end on, and seeing
+        nothing but itself and the prefix. The stem begins where the longest of them ends.
+    stem, stem_positions: (D,) documents, the output's opening, and the skeleton if there is one.
+    layout: of the slots; first_position: where it begins: right behind the opening.
+    budgets: (N,) tokens, retries included.
+    digests: (J,) of the documents with the seed in them, for random numbers; see `seeded`.
+    decoding: the settings that the request is decoded with.
+    num_documents: J. places: whose output it is, by the first document's place in the input;
+        documents with equal tokens are read once. index: the first slot's number, for traces.
+    stop: what ends a slot. answers: (N,) given tokens, or None.
+    use_long_rope: whether longrope takes its long factors.
+    retries, bound: of slots that are called for; see `with_retries`.
+    waves: what is asked once the slots are filled. sources: (J,) see `PromptIds`.
+    watcher: who is told what passes write, if anybody is.
+    """
+
+    prefix: Ids
+    stem: Ints
+    stem_positions: Ints
+    layout: SlotLayout
+    first_position: int
+    budgets: Ints
+    digests: tuple[int, ...]
+    decoding: DecodingConfig
+    stop: StopTable
+    answers: tuple[Ids, ...] | None
+    places: list[int]
+    index: int = 0
+    use_long_rope: bool = False
+    retries: int = 0
+    bound: int | None = None
+    waves: Waves | None = None
+    sources: tuple[CopySource, ...] = ()
+    num_document_tokens: tuple[int, ...] = field(default=(), repr=False)
+    watcher: Watcher | None = None
+    demonstrations: tuple[Ids, ...] = ()
+
+    @property
+    def sampling(self) -> Sampling:
+        """Tells how tokens are chosen."""
+        return Sampling.of(self.decoding)
+
+    @property
+    def is_causal(self) -> bool:
+        """True if each slot sees the values of the slots before it."""
+        return self.decoding.slots == "causal"
+
+    @property
+    def num_documents(self) -> int:
+        return len(self.digests)
+
+    @property
+    def num_slots(self) -> int:
+        return self.layout.num_slots
+
+    @property
+    def num_tokens(self) -> int:
+        """Counts the tokens that are read before the first one is written, without the prefix."""
+        return len(self.stem) + len(self.layout.suffix)
+
+    @property
+    def footprint(self) -> int:
+        """Tokens that are kept for it, by a generous guess: few values come near their budgets."""
+        return self.num_tokens + int(self.budgets.sum()) // 4
+
+    @property
+    def max_position(self) -> int:
+        """The largest position id that can occur, retries apart."""
+        extent = 0 if self.waves is None else self.waves.extent
+        return self.first_position + max(self.layout.extent, extent) - 1
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that the prompt and its values can have, retries apart."""
+        budgets = int(self.layout.budgets.sum())
+        shared = len(self.prefix) + sum(map(len, self.demonstrations))
+        return shared + self.num_tokens + budgets
+
+    @property
+    def slot_sources(self) -> tuple[CopySource, ...]:
+        """(S,) the document of each slot; () if there are none to copy from."""
+        if len(self.sources) < 2:
+            return self.sources * self.num_slots
+        return tuple(self.sources[owner] for owner in self.layout.owners.tolist())
+
+    def next_wave(self, outputs: tuple[SlotOutput, ...]) -> tuple[ChildSlot, ...]:
+        """The slots of the next wave, once all slots so far are filled."""
+        if self.waves is None:
+            return ()
+        room = None if self.bound is None else self.bound - self.first_position
+        return self.waves.next_wave(outputs, room)
+
+    def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
+        """The (N,) outputs of the request, out of those of all waves."""
+        return outputs if self.waves is None else self.waves.settled(outputs)
+
+
+def new_request(
+    prompt: PromptIds, stop: StopTable, config: DecodingConfig, place: int = 0
+) -> Request:
+    """Lays out a prompt of one isolated document, or of J stacked ones.
+
+    place: of its first document in the input. Budgets are without retries.
+    """
+    assert config.documents == "stacked" or len(prompt.documents) == 1
+    layout = slot_layout(
+        prompt.keys, prompt.k_max, config.layout, prompt.slots, prompt.numbers, len(prompt.keys)
+    )
+    demonstrations = prompt.demonstrations
+    shared = len(prompt.instruction) > _SHORTEST_PREFIX or bool(demonstrations)
+    prefix, own = (prompt.instruction, ()) if shared else ((), prompt.instruction)
+    parts: list[Ids] = [own, *prompt.documents, prompt.opening]
+    count = sum(map(len, parts))
+    stem = np.empty(count + len(layout.skeleton), np.int64)
+    stem[:count] = [token for part in parts for token in part]
+    stem[count:] = layout.skeleton
+    start = len(prefix) + max(map(len, demonstrations), default=0)
+    first = start + count
+    positions = np.arange(start, start + len(stem))
+    if len(layout.skeleton):
+        positions[count:] = layout.skeleton_positions + first
+    answers = None
+    if prompt.answers is not None:
+        answers = tuple(answer for row in prompt.answers for answer in row)
+    return Request(
+        prefix=prefix,
+        stem=stem,
+        stem_positions=positions,
+        layout=layout,
+        first_position=first,
+        budgets=layout.budgets,
+        digests=tuple(seeded(digest, config.seed) for digest in prompt.sampling_keys),
+        decoding=config,
+        stop=stop,
+        answers=answers,
+        places=[place],
+        waves=prompt.waves,
+        sources=prompt.sources,
+        num_document_tokens=tuple(map(len, prompt.documents)),
+        demonstrations=demonstrations,
+    )
+
+
+@lru_cache(maxsize=1024)
+def slot_layout(
+    keys: tuple[tuple[Ids, ...], ...],
+    k_max: tuple[int, ...],
+    layout: str,
+    specs: tuple[SlotSpec, ...],
+    numbers: tuple[int, ...],
+    num_documents: int,
+) -> SlotLayout:
+    """Lays out the keys of J documents, (J, N); `autoregressive` has one slot for all documents."""
+    if layout == "autoregressive":
+        keys, num_documents = (((),),), 1
+    width = len(k_max)
+    flat = tuple(key for row in keys for key in row)
+    found = lay_out_keys(flat, k_max * num_documents, layout)
+    budgets = np.array(k_max * num_documents, np.int64)
+    every = (specs or (_FREE,) * width) * num_documents
+    lengths = np.array([len(key) for key in flat], np.int64)
+    none = np.zeros(0, np.int64)
+    # A value's last token is never an input, so that it needs no position.
+    extent = int((found.last_position + budgets).max())
+    extents = [
+        int(last) - int(length) + spec.follow_ups.extent
+        for spec, last, length in zip(every, found.last_position, lengths, strict=True)
+        if spec.follow_ups is not None
+    ]
+    is_branched = layout == "branched"
+    return SlotLayout(
+        skeleton=none if is_branched else found.input_ids,
+        skeleton_positions=none if is_branched else found.position_ids,
+        suffix=found.input_ids if is_branched else none,
+        suffix_positions=found.position_ids if is_branched else none,
+        suffix_lengths=lengths if is_branched else np.zeros_like(lengths),
+        keys=flat if is_branched else ((),) * len(flat),
+        visible=np.zeros_like(lengths) if is_branched else found.last_index + 1,
+        last_position=found.last_position,
+        budgets=budgets,
+        numbers=np.tile(np.array(numbers or range(width), np.int64), num_documents),
+        owners=np.repeat(np.arange(num_documents), width),
+        specs=every,
+        null_ids=np.array([spec.null_id for spec in every], np.int64),
+        extent=max([extent, *extents]),
+        may_call=any(spec.follow_ups is not None for spec in every),
+    )
+
+
+def with_retries(budgets: Ints, last_position: Ints, retries: int, bound: int | None) -> Ints:
+    """(S,) budgets, twice as large for each retry as long as positions stay below the bound.
+
+    A slot that runs out of its budget just goes on: its own tokens are all that it adds to what it
+    sees, so going on is what decoding it once more, by itself, would come to.
+
+    last_position: (S,) position id of the token before the first of each value.
+    """
+    for _ in range(retries):
+        furthest = last_position + 2 * budgets - 1
+        fits = np.full(len(budgets), True) if bound is None else furthest < bound
+        budgets = np.where(fits, 2 * budgets, budgets)
+    return budgets

@@ -1,0 +1,337 @@
+"""`discover`: makes a declaration from samples, as in figure 10 of the paper, but for the values.
+
+The model only names attributes. Their values, and hence their types, come from reading the samples,
+so that the declaration holds nothing that no document states.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from json_repair import repair_json
+from pydantic import Field, create_model
+
+from schemax.attributes import attr
+from schemax.attributes.json_document import class_name
+from schemax.base.messages import clipped, some_of
+from schemax.base.resources import resource_dir
+from schemax.errors import InputError, SchemaError
+from schemax.extraction.documents import Document, RecordFields, read_documents
+from schemax.extraction.extractor import Extractor, loaded
+from schemax.extraction.schema import AttrSchema
+from schemax.reading.booleans import WORDS
+from schemax.results import Extraction
+from schemax.training.discovery.names import AttributeName, candidates
+from schemax.training.discovery.property_types import PropertyType, declared
+
+TEMPLATE = resource_dir("templates") / "discovery" / "attributes.jinja"
+
+# Characters of a sample that a list of names is made from, and samples per list.
+_CHARACTERS, _TOGETHER = 1_500, 5
+# The most documents that samples are drawn from, which bounds the time.
+_MOST_READ = 10_000
+_TOKENS_PER_NAME = 8
+# The least share of samples that state an attribute.
+_LEAST_STATED = 0.05
+# A discovery is in doubt with fewer attributes, or if most have values in a smaller share.
+_FEW, _OFTEN = 3, 0.25
+_REMEDY = "name a larger model, or give more and longer samples"
+# Two attributes are the same if they agree in all samples, at least this many.
+_SAME = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAttribute:
+    """An attribute that samples state, with its frequency.
+
+    name: of the property; lists: the number of the model's lists that name it; lines: the number of
+    samples with a line `name: value`; coverage: the share of samples with a value when they are
+    read with the declaration. unit: of a number, None without one.
+    """
+
+    name: str
+    title: str
+    kind: PropertyType
+    unit: str | None
+    lists: int
+    lines: int
+    coverage: float
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """A declaration made from samples.
+
+    schema: the declaration; document: the same as JSON Schema; samples, lists: numbers of samples
+    read and of lists by the model; attributes: in order; left_out: name -> reason; doubt: reasons
+    not to rely on it, and a remedy; None without any."""
+
+    schema: type[AttrSchema]
+    document: Mapping[str, Any]
+    samples: int
+    lists: int
+    attributes: tuple[FoundAttribute, ...]
+    left_out: Mapping[str, str]
+    doubt: str | None = None
+
+    def report(self) -> dict[str, Any]:
+        """Returns the discovery without the declaration, as JSON."""
+        rows = list(map(asdict, self.attributes))
+        found = {"category": self.document["category"], "samples": self.samples}
+        return found | {"lists": self.lists, "attributes": rows, "left_out": dict(self.left_out)}
+
+
+def discover(
+    products: Iterable[Any],
+    category: str,
+    *,
+    model: str | Path | None = None,
+    extractor: Extractor | None = None,
+    max_attributes: int = 16,
+    samples: int = 40,
+    text: str | Sequence[str] | None = None,
+) -> type[AttrSchema]:
+    """Declares the attributes that documents of a category state, from samples of them.
+
+    products: texts, or mappings as `extract` takes them; samples: how many of the first 10,000
+        are drawn and read, always the same ones.
+    category: the subject of the documents, in words.
+    model: a folder or Hub id; extractor: a loaded one. Without either, `Extractor.default()`, whose
+        embedded model is poor at naming attributes.
+    text: the keys of a record that the model is shown; None shows all but id and category.
+
+    Warns (UserWarning) if little was found, or lists of names hardly agree: mostly because the
+    model is too small. `.json_schema()` of the result is a document to review, edit and keep.
+
+    Raises InputError if no document can be read, SchemaError if no attribute is found, ModelError,
+    and ValueError for settings that exclude each other.
+    """
+    if model is not None and extractor is not None:
+        raise ValueError("give a model or an extractor, not both")
+    if extractor is None:
+        extractor = Extractor.default() if model is None else loaded(str(model))
+    shown = RecordFields.of(text, "id", None)
+    found = discovered(
+        products, category, extractor, max_attributes=max_attributes, samples=samples, shown=shown
+    )
+    if found.doubt is not None:
+        warnings.warn(f"{category}: {found.doubt}", UserWarning, stacklevel=2)
+    return found.schema
+
+
+def discovered(
+    products: Iterable[Any],
+    category: str,
+    extractor: Extractor,
+    *,
+    max_attributes: int = 16,
+    samples: int = 40,
+    shown: RecordFields | None = None,
+) -> Discovery:
+    """Returns the result of `discover` with its evidence."""
+    for name, number in (("max_attributes", max_attributes), ("samples", samples)):
+        if not 1 <= number <= 1000:
+            raise ValueError(f"{name} must be from 1 to 1000, not {number!r}")
+    if not (category := category.strip()):
+        raise ValueError("category is empty; say in words what the documents are about")
+    documents = _drawn(read_documents(products, shown or RecordFields()), samples)
+    # Without the keys of records, which name existing columns, not attributes to be read.
+    bodies = ["\n".join(document.texts.values()) for document in documents]
+    lists, problem = _lists(extractor, category, bodies, max_attributes)
+    named = candidates(lists, bodies)[: 2 * max_attributes]
+    where = class_name(category)
+    if not named:
+        said = some_of(name for names in lists for name in names) or problem or "nothing"
+        raise _nothing(where, f"the model listed {clipped(said)}")
+    texts = [document.text or "" for document in documents]
+    values = _values(extractor, category, named, texts)
+    kept, left_out = _kept(named, values, len(texts), max_attributes)
+    if not kept:
+        tried = some_of(candidate.title for candidate in named)
+        raise _nothing(where, f"the samples state none of the names that were found ({tried})")
+    properties = {_property(named[place].title): place for place in kept}
+    found = {
+        name: declared(named[place].title, list(values[place].values()))
+        for name, place in properties.items()
+    }
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": category[:1].upper() + category[1:],
+        "category": category,
+        "type": "object",
+        "properties": {name: node for name, (_, node) in found.items()},
+    }
+    schema = AttrSchema.from_json_schema(document)
+    stated = _coverage(extractor, schema, texts)
+    attributes = tuple(
+        FoundAttribute(
+            name,
+            named[place].title,
+            found[name][0],
+            found[name][1].get("unit"),
+            named[place].lists,
+            len(named[place].documents),
+            stated[at] / len(texts),
+            tuple(dict.fromkeys(values[place].values()))[:5],
+        )
+        for at, (name, place) in enumerate(properties.items())
+    )
+    doubt = _doubt(attributes, len(lists), max_attributes)
+    return Discovery(schema, document, len(texts), len(lists), attributes, left_out, doubt)
+
+
+def _drawn(documents: Iterator[Document], samples: int) -> list[Document]:
+    """Draws some of the readable documents, in order, the same ones every time."""
+    chosen: list[tuple[int, Document]] = []
+    random_number = random.Random(0)
+    problem, read = "there are none", 0
+    for place, document in enumerate(documents):
+        if place == _MOST_READ:
+            break
+        if document.text is None:
+            problem = document.problem or problem
+            continue
+        read += 1
+        if len(chosen) < samples:
+            chosen.append((place, document))
+        elif (at := random_number.randrange(read)) < samples:
+            chosen[at] = place, document
+    if not chosen:
+        raise InputError(f"no document can be read to discover attributes in: {problem}")
+    return [document for _, document in sorted(chosen, key=lambda pair: pair[0])]
+
+
+def _lists(
+    extractor: Extractor, category: str, bodies: Sequence[str], most: int
+) -> tuple[list[list[str]], str | None]:
+    """Returns a list of names per few documents, and the problem of a failed list, if any."""
+    names = attr(
+        f"the names, {most} at most",
+        default_factory=list,
+        max_length=most,
+        k_max=_TOKENS_PER_NAME * most,
+    )
+    wanted = _schema(category, {"attributes": (list[str], names)})
+    beginnings = [body[:_CHARACTERS] for body in bodies]
+    texts = [
+        "\n\n".join(beginnings[at : at + _TOGETHER]) for at in range(0, len(bodies), _TOGETHER)
+    ]
+    decoding = replace(extractor.decoding, min_probability=0.0, max_retries=0)
+    settings: Any = {"format": "json", "template": TEMPLATE, "decoding": decoding}
+    lists, problem = [], None
+    for item in extractor.stream(texts, wanted, **settings):
+        if item.value is None:
+            problem = "; ".join(error.message for error in item.errors)
+        else:
+            lists.append(_listed(item)[:most])
+    return lists, problem
+
+
+def _listed(item: Extraction[Any]) -> list[str]:
+    """Returns the names of a list; if it was cut off, the complete ones."""
+    if names := getattr(item.value, "attributes", None):
+        return list(names)
+    result = item.fields["attributes"]
+    found: Any = repair_json(result.raw or "", return_objects=True)
+    names = [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    return names[:-1] if result.finish_reason == "length" else names
+
+
+def _values(
+    extractor: Extractor, category: str, named: Sequence[AttributeName], texts: Sequence[str]
+) -> list[dict[int, str]]:
+    """Returns document -> stated value for every candidate, from lines or as the model reads it."""
+    fields = {
+        f"a{place}": (str | None, Field(default=None, title=candidate.title))
+        for place, candidate in enumerate(named)
+    }
+    wanted = _schema(category, fields)
+    found = [dict(candidate.documents) for candidate in named]
+    for item in extractor.stream(texts, wanted):
+        for place in range(len(named) if item.value is not None else 0):
+            result = item.fields[f"a{place}"]
+            value = result.value
+            # A value that the document does not hold is a hallucination.
+            if value and (result.grounded or value.casefold() in WORDS):
+                found[place].setdefault(item.index, value)
+    return found
+
+
+def _kept(
+    named: Sequence[AttributeName], values: Sequence[Mapping[int, str]], samples: int, most: int
+) -> tuple[list[int], dict[str, str]]:
+    """Returns the places of the names that become attributes; for the others, the reason."""
+    kept: list[int] = []
+    left_out: dict[str, str] = {}
+    for place, candidate in enumerate(named):
+        stated = values[place]
+        twin = next((one for one in kept if _are_same(values[one], stated)), None)
+        if len(stated) < max(1.0, _LEAST_STATED * samples):
+            left_out[candidate.title] = f"{len(stated)} of {samples} samples state it"
+        elif twin is not None:
+            left_out[candidate.title] = f"has always the values of {named[twin].title}"
+        elif len(kept) == most:
+            left_out[candidate.title] = f"fewer name it than the first {most}"
+        else:
+            kept.append(place)
+    return kept, left_out
+
+
+def _are_same(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
+    return len(other) >= _SAME and all(one.get(place) == value for place, value in other.items())
+
+
+def _coverage(extractor: Extractor, schema: type[AttrSchema], texts: Sequence[str]) -> list[int]:
+    """Counts the samples with a value for each attribute, in the order of the fields."""
+    names = list(schema.model_fields)
+    counts = dict.fromkeys(names, 0)
+    for item in extractor.stream(texts, schema):
+        for name in names if item.value is not None else ():
+            counts[name] += getattr(item.value, name) not in (None, [])
+    return list(counts.values())
+
+
+def _doubt(attributes: Sequence[FoundAttribute], lists: int, most: int) -> str | None:
+    count = len(attributes)
+    agreed = sum(max(item.lists, item.lines) > 1 for item in attributes)
+    stated = sum(item.coverage >= _OFTEN for item in attributes)
+    said = []
+    if count < min(_FEW, most):
+        said.append("which are few")
+    if lists > 1 and 2 * agreed < count:
+        said.append(f"{count - agreed} named by one list of {lists} alone")
+    if 2 * stated < count:
+        said.append(f"{count - stated} with values in less than {_OFTEN:.0%} of the samples")
+    what = f"do not rely on what was found: {count} attributes, {', '.join(said)}"
+    return f"{what}; {_REMEDY}" if said else None
+
+
+def _schema(category: str, fields: Mapping[str, Any]) -> Any:
+    given: Any = {"__base__": AttrSchema, "__cls_kwargs__": {"category": category}, **fields}
+    return create_model(class_name(category), **given)
+
+
+def _property(title: str) -> str:
+    return "_".join("".join(c if c.isalnum() else " " for c in title.casefold()).split())
+
+
+def _nothing(where: str, why: str) -> SchemaError:
+    return SchemaError(where, None, f"no attribute was found: {why}; {_REMEDY}")
+
+
+def as_json(document: Mapping[str, Any]) -> str:
+    """Formats a document with one property per line, for people to read and edit."""
+    rest = {key: value for key, value in document.items() if key != "properties"}
+    head = json.dumps(rest, ensure_ascii=False, indent=2).removesuffix("\n}")
+    lines = ",\n".join(
+        f"    {json.dumps(key, ensure_ascii=False)}: {json.dumps(node, ensure_ascii=False)}"
+        for key, node in document["properties"].items()
+    )
+    return f'{head},\n  "properties": {{\n{lines}\n  }}\n}}\n'

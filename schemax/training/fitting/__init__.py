@@ -1,0 +1,5 @@
+"""Fitting: chooses a prompt for a model on labelled documents; no weights are trained."""
+
+from schemax.training.fitting.run import Fitted, fit
+
+__all__ = ["Fitted", "fit"]

@@ -1,0 +1,141 @@
+"""Measuring: reads documents with a candidate, by the extractor itself, and counts outcomes."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from schemax.compiler.few_shot import FewShotExample
+from schemax.config import DecodingConfig
+from schemax.errors import InputError
+from schemax.evaluation.examples import Example, shown_record
+from schemax.evaluation.scores import scores_of
+from schemax.extraction.extractor import Extractor
+from schemax.results import Extraction
+from schemax.training.fitting.candidate import Candidate
+from schemax.training.fitting.search import Outcomes, OutOfTime
+from schemax.training.fitting.trials import OutcomeCounts, Trials
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The documents to read, and the options that a candidate reads them with.
+
+    examples: the labelled documents, as `as_declared` returns them. shots: row -> demonstration.
+    templates: name -> text; None is the template without a prompt file.
+    """
+
+    extractor: Extractor
+    examples: Sequence[Example]
+    schemas: Mapping[str, type[BaseModel]]
+    shots: Mapping[int, FewShotExample]
+    templates: Mapping[str, str | None]
+    format: str | None
+
+    def decoding(self, candidate: Candidate) -> DecodingConfig:
+        """Returns the extractor's decoding, with the candidate's settings."""
+        changes: dict[str, Any] = {
+            "extractive": candidate.extractive,
+            "contextual_calibration": candidate.contextual_calibration,
+            "null_penalty": candidate.null_penalty or None,
+            "nearest_examples": candidate.nearest or None,
+        }
+        stated = {name: value for name, value in changes.items() if value is not None}
+        return replace(self.extractor.decoding, **stated)
+
+    def options(self, candidate: Candidate) -> dict[str, Any]:
+        """Returns options of `Extractor.stream`, for documents of all categories."""
+        shown = {
+            category: [self.shots[row] for row in candidate.shown.get(category, ())]
+            for category in self.schemas
+        }
+        return {
+            "category": "category",
+            "format": self.format,
+            "template": self.templates[candidate.template],
+            "decoding": self.decoding(candidate),
+            # None: the examples that are shown without a prompt file.
+            "examples": shown if any(shown.values()) else None,
+        }
+
+    def outcome(self, row: int, item: Extraction[Any]) -> OutcomeCounts:
+        """Returns the outcomes of the pairs of a document."""
+        scores = scores_of([self.examples[row]], [item], self.schemas)
+        protocol, strict = (scores.counts(strict=which)[0].tolist() for which in (False, True))
+        return tuple(protocol), tuple(strict)
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """Silences warnings about prompts, since most prompts that are tried will never be used."""
+    told = logging.getLogger("schemax")
+    before = told.level
+    told.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        told.setLevel(before)
+
+
+@dataclass(slots=True)
+class Measuring:
+    """A `Measure` of the search, which reads no document twice with the same prompt.
+
+    seconds: the time for measuring, including earlier runs. clock: in seconds.
+    """
+
+    work: Work
+    trials: Trials
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+    _started: float = field(init=False)
+
+    def __call__(self, candidate: Candidate, rows: Sequence[int]) -> Outcomes:
+        keys = {row: candidate.key(self.work.examples[row].category) for row in rows}
+        missing = [row for row in rows if (keys[row], row) not in self.trials.outcomes]
+        if missing:
+            self._read(candidate, keys, missing)
+        found = [self.trials.outcomes[keys[row], row] for row in rows]
+        return np.array(found, np.int64)
+
+    def _read(self, candidate: Candidate, keys: Mapping[int, str], rows: Sequence[int]) -> None:
+        if self.trials.seconds >= self.seconds:
+            raise OutOfTime
+        work, started, left = self.work, self.clock(), len(rows)
+        wanted = {work.examples[row].category for row in rows}
+        options = work.options(candidate)
+        schemas = {name: schema for name, schema in work.schemas.items() if name in wanted}
+        if options["examples"] is not None:
+            options["examples"] = {name: options["examples"][name] for name in schemas}
+        records = (shown_record(work.examples[row]) for row in rows)
+        with _unwarned():
+            try:
+                reading: Any = work.extractor.stream(records, schemas, **options)
+            except InputError:  # more demonstrations than the model's context holds
+                if options["examples"] is None:
+                    raise
+                for row in rows:
+                    unread = Extraction[Any](None, 0, None)
+                    self.trials.add(keys[row], row, work.outcome(row, unread))
+                return
+            with closing(reading) as stream:
+                for item in stream:
+                    row = rows[item.index]
+                    self.trials.add(keys[row], row, work.outcome(row, item))
+                    left -= 1
+                    over = self.trials.seconds + self.clock() - started >= self.seconds
+                    if over and left:
+                        break
+        self.trials.spend(self.clock() - started)
+        if left:
+            raise OutOfTime

@@ -1,0 +1,329 @@
+"""A run of fitting: takes labelled documents, returns a prompt file and its gain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from schemax.attributes import compile_attributes, settings_of
+from schemax.base.calibration import Calibration
+from schemax.base.messages import counted
+from schemax.base.resources import version
+from schemax.compiler.few_shot import FewShotExample
+from schemax.compiler.prompt import DEFAULT_TEMPLATE, template_source
+from schemax.errors import InputError
+from schemax.evaluation.calibrate import FEWEST, calibrate
+from schemax.evaluation.examples import Example, row_ids, shown_text
+from schemax.evaluation.intervals import Interval, difference_interval, f1_interval
+from schemax.evaluation.labelled_schemas import lists_of
+from schemax.evaluation.pairs import is_null
+from schemax.evaluation.scores import Scores, extractions_of, scores_of
+from schemax.extraction.extractor import Extractor
+from schemax.extraction.labels import labelled_instance
+from schemax.extraction.prompt_file import Demonstration, PromptFile
+from schemax.extraction.stated import titles_of
+from schemax.io import fingerprint
+from schemax.servers.remote import RemoteModel
+from schemax.training.fitting.candidate import Candidate
+from schemax.training.fitting.demonstrations import coverage_order
+from schemax.training.fitting.measuring import Measuring, Work
+from schemax.training.fitting.search import NULL_PENALTIES, SIZES, Search, Space, Trial
+from schemax.training.fitting.split import Split, split_rows
+from schemax.training.fitting.trials import Trials
+
+SEARCHING = 0.8
+"""The share of the time for the search; the rest calibrates and reads held-out documents."""
+
+READY_MADE = ("verbatim", "standard", "generic")
+NEAREST = (4, 8)
+MOST_SHOWN = 1000
+"""The most rows of a category that may be shown, a few to each document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The chosen prompt, with the trials of the search.
+
+    before, after: scores on the held-out documents, without a prompt file and with this one.
+    """
+
+    prompt: PromptFile
+    chosen: Candidate
+    trials: Sequence[Trial]
+    before: Scores
+    after: Scores
+
+    def gain(self, *, strict: bool = False) -> Interval:
+        """Returns the 95 % interval of F1(after) - F1(before): paired bootstrap over documents."""
+        return difference_interval(
+            self.before.counts(strict=strict), self.after.counts(strict=strict)
+        )
+
+    def intervals(self, *, strict: bool = False) -> tuple[Interval, Interval]:
+        """Returns the 95 % intervals of F1 before and after."""
+        both = (self.before, self.after)
+        first, second = (f1_interval(one.counts(strict=strict)) for one in both)
+        return first, second
+
+    def lines(self) -> Iterator[str]:
+        """Yields the gain on the held-out documents, as text."""
+        yield f"{counted(self.after.products, 'document')} held out:"
+        for name, strict in (("F1", False), ("strict F1", True)):
+            scores = [one.strict if strict else one.protocol for one in (self.before, self.after)]
+            before, after = (
+                f"{one.f1:.3f} ({interval.low:.3f} to {interval.high:.3f})"
+                for one, interval in zip(scores, self.intervals(strict=strict), strict=True)
+            )
+            gain = self.gain(strict=strict)
+            yield (
+                f"{name}: {before} before, {after} with the prompt file; the difference is "
+                f"{gain.low:+.3f} to {gain.high:+.3f}"
+            )
+
+
+def fit(
+    extractor: Extractor,
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    *,
+    seconds: float = 600.0,
+    templates: Mapping[str, str] | None = None,
+    format: str | None = None,
+    sidecar: Path | None = None,
+    model: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Fitted:
+    """Chooses a prompt for a model by labelled documents. No weights are trained.
+
+    examples: as `as_declared` returns them; schemas: by category.
+    seconds: the time, including earlier runs in the sidecar; four fifths of it are for the search.
+    templates: name -> text of further templates. format: for all categories; None: their own.
+    sidecar: a file of measured outcomes, with which a killed run goes on.
+    model: identifies the model in the sidecar; None uses its weights.
+    tell: is called with a line for every trial.
+
+    Raises InputError for too few documents, and if the time ends before the first measurement.
+    """
+    plain = _without_prompt(extractor)
+    split = split_rows(examples, seed)
+    shots = _shots(examples, schemas, split, tell)
+    work = Work(
+        plain, examples, schemas, shots, _templates(plain, schemas, templates or {}), format
+    )
+    digest = _digest(work, split, model)
+    with closing(Trials(sidecar, digest)) as trials:
+        if trials.known:
+            tell(f"{trials.known} measured answers are in {sidecar}; the run goes on after them")
+        measure = Measuring(work, trials, SEARCHING * seconds)
+        first = _first(work)
+        space = _space(work, split, first)
+        search = Search(measure, split.deciding, space, first, seed=seed)
+
+        def tell_trial(trial: Trial) -> None:
+            left = max(0.0, measure.seconds - trials.seconds)
+            usual = trials.seconds / trial.number
+            about = min(space.trials, trial.number + int(left / max(usual, 1e-9)))
+            better = ", the best so far" if trial.better and trial.number > 1 else ""
+            tell(
+                f"trial {trial.number} of about {max(about, trial.number)}: {trial.candidate}: "
+                f"{'strict ' * trial.strict}F1 {trial.f1:.3f} +- {trial.half_width:.3f} on "
+                f"{counted(trial.documents, 'document')}{better}"
+            )
+
+        search.tell = tell_trial
+        chosen = search.run()
+    if not search.trials:
+        raise InputError(
+            f"the time of {seconds:g} seconds was over before the prompt of now was measured on "
+            f"{sum(map(len, split.deciding.values()))} documents; give more time"
+        )
+    prompt = _prompt_file(work, chosen, split)
+    tell("reading the documents held out, without the prompt and with it")
+    held_out = [examples[row] for rows in split.held_out.values() for row in rows]
+    before, after = (
+        scores_of(held_out, extractions_of(one, held_out, schemas, format=format), schemas)
+        for one in (_without_prompt(extractor, raw=False), plain.with_prompt(prompt))
+    )
+    return Fitted(prompt, chosen, search.trials, before, after)
+
+
+def _without_prompt(extractor: Extractor, *, raw: bool = True) -> Extractor:
+    """Returns the extractor without a prompt file; raw: without a calibration, too."""
+    made = copy(extractor)
+    made.prompt = PromptFile()
+    if raw:
+        made.calibration = Calibration()
+    return made
+
+
+def _shots(
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    split: Split,
+    tell: Callable[[str], None],
+) -> dict[int, FewShotExample]:
+    """Returns rows that are not held out as examples; drops misfits from the pool."""
+    names, shots = row_ids(examples), dict[int, FewShotExample]()
+    for category, rows in split.pool.items():
+        for row in (*rows, *split.deciding[category]):
+            example = examples[row]
+            try:
+                schema = schemas[category]
+                instance = labelled_instance(names[row], category, example.stated, schema)
+                shots[row] = shown_text(names[row], example), instance
+            except InputError as error:
+                tell(f"never shown: {error}")
+        split.pool[category] = [row for row in rows if row in shots]
+    return shots
+
+
+def _templates(
+    extractor: Extractor, schemas: Mapping[str, type[BaseModel]], more: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Returns texts of templates by name; the template without a prompt file comes first."""
+    own = any(extractor.named_template(schema) for schema in schemas.values())
+    usual = extractor.decoding.template
+    first: dict[str, str | None] = (
+        {"its own template": None}
+        if own
+        else {(name := usual or DEFAULT_TEMPLATE): template_source(name)}
+    )
+    return first | {name: template_source(name) for name in READY_MADE} | dict(more)
+
+
+def _first(work: Work) -> Candidate:
+    """Returns the current prompt as a candidate. For untrained models it names the settings, which
+    a prompt file would else leave out."""
+    extractor, name = work.extractor, next(iter(work.templates))
+    if extractor.is_trained or not _has_slots(extractor):
+        return Candidate(name)
+    settled = [extractor.settled(schema)[0] for schema in work.schemas.values()]
+    return Candidate(
+        name,
+        extractive=all(one.extractive for one in settled),
+        contextual_calibration=all(one.contextual_calibration for one in settled),
+    )
+
+
+def _has_slots(extractor: Extractor) -> bool:
+    """True if decoding can constrain values to what their fields, or their documents, allow."""
+    config = extractor.decoding
+    served = isinstance(extractor.model, RemoteModel)
+    return config.layout != "autoregressive" and config.constrain and not served
+
+
+def _space(work: Work, split: Split, first: Candidate) -> Space:
+    """Returns the search space of this model; rows that cover most come first."""
+    extractor = work.extractor
+    labels = {row: work.examples[row].stated for row in work.shots}
+    pool = {}
+    for category, rows in split.pool.items():
+        names = list(titles_of(compile_attributes(work.schemas[category])).values())
+        pool[category] = coverage_order(rows, labels, names, SIZES[-1])[:MOST_SHOWN]
+    config = extractor.decoding
+    slots = _has_slots(extractor)
+    copied = config.extractive if first.extractive is None else first.extractive
+    scored = first.contextual_calibration
+    scored = config.contextual_calibration if scored is None else scored
+    nearest = config.documents == "isolated" and not extractor.model.refusal(
+        replace(config, nearest_examples=NEAREST[0])
+    )
+    chosen = any(
+        attribute.kind in ("enum", "boolean")
+        for schema in work.schemas.values()
+        for attribute in compile_attributes(schema)
+    )
+    nulls = any(is_null(value) for one in work.examples for value in one.stated.values())
+    return Space(
+        pool,
+        templates=tuple(work.templates),
+        extractive=(not copied,) if slots else (),
+        contextual_calibration=(not scored,) if slots and chosen else (),
+        null_penalties=NULL_PENALTIES if slots else (),
+        nearest=NEAREST if nearest else (),
+        penalties_strictly=not nulls,
+    )
+
+
+def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
+    """Returns a digest of all that answers and comparisons depend on, apart from the time."""
+    extractor = work.extractor
+    if model is None:
+        local = extractor.model
+        model = (
+            local.fingerprint()
+            if isinstance(local, RemoteModel)
+            else {
+                "weights": fingerprint.of_weights(
+                    local.model, extractor.tokenizer, extractor.eos_ids
+                ),
+                "dtype": str(local.dtype),
+            }
+        )
+    said = {
+        "version": version(),
+        "model": dict(model),
+        "template": str(extractor.template),
+        **fingerprint.of_schemas(work.schemas),
+        **fingerprint.of_settings(extractor.decoding, extractor.calibration),
+        "templates": dict(work.templates),
+        "format": work.format or str(extractor.format),
+        "formats": [settings_of(schema).format for schema in work.schemas.values()],
+        "examples": [repr(one) for one in work.examples],
+        "split": [split.pool, split.deciding, split.held_out],
+    }
+    return fingerprint.digest(json.dumps(said, sort_keys=True, default=str))
+
+
+def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
+    """Returns the candidate as a prompt file, with a calibration if the values suffice for one."""
+    names = row_ids(work.examples)
+
+    def demonstrations(shown: Mapping[str, Sequence[int]]) -> tuple[Demonstration, ...]:
+        return tuple(
+            _demonstration(work.examples[row], names[row], work.schemas[category])
+            for category in work.schemas
+            for row in shown.get(category, ())
+        )
+
+    prompt = PromptFile(
+        template=work.templates[chosen.template],
+        format=work.format,
+        decoding=work.decoding(chosen),
+        demonstrations=demonstrations(chosen.shown),
+    )
+    shown = chosen.shown
+    if chosen.nearest:
+        # More examples include more similar ones, and the deciding rows are not needed any more.
+        shown = {
+            name: (*rows, *(row for row in split.deciding[name] if row in work.shots))
+            for name, rows in shown.items()
+        }
+    whole = replace(prompt, demonstrations=demonstrations(shown))
+    deciding = [work.examples[row] for rows in split.deciding.values() for row in rows]
+    if sum(len(example.attributes) for example in deciding) < FEWEST:
+        return whole
+    reader = work.extractor.with_prompt(prompt)
+    try:
+        fit = calibrate(reader, deciding, work.schemas, [work.format])
+    except InputError:  # no value, or none with a confidence
+        return whole
+    return replace(whole, calibration=fit.calibration)
+
+
+def _demonstration(example: Example, name: str, schema: type[BaseModel]) -> Demonstration:
+    """Returns a labelled document as people would write it: lists as lists."""
+    lists = lists_of(schema)
+    stated = {
+        label: json.loads(text) if label in lists and text is not None else text
+        for label, text in example.stated.items()
+    }
+    return Demonstration(example.category, shown_text(name, example), stated)

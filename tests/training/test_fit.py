@@ -1,0 +1,236 @@
+"""`schemax fit`: labelled documents in, a prompt file out, whatever stops it in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from command_line import Run, jsonl, refused, rows, runner, save_model
+
+from schemax import Extractor
+from schemax.evaluation.examples import Example
+from schemax.evaluation.labelled_schemas import annotated_schemas
+from schemax.extraction.prompt_file import read_prompt_file
+from schemax.training.fitting import fit
+from schemax.training.fitting.search import Search
+
+BRANDS = ["LG", "Sony", "Samsung", "Philips", "Hisense", "TCL", "Sharp", "Loewe", "Grundig", "JVC"]
+
+
+def label(n: int, category: str = "television") -> dict[str, Any]:
+    """As the report exports what people have corrected."""
+    brand, size = BRANDS[n % len(BRANDS)], 32 + n
+    return {
+        "id": f"r{n}",
+        "category": category,
+        "text": f"{brand} {size} inch TV{', 4K' * (n % 3 > 0)}",
+        "attributes": {"brand": brand, "size": size, "resolution": "4K" if n % 3 else None},
+    }
+
+
+LABELS = [label(n) for n in range(12)]
+
+
+@pytest.fixture(scope="module")
+def model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(backend, tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner(tmp_path, model, monkeypatch)
+
+
+def test_labels_become_a_prompt_that_other_verbs_take(run: Run, tmp_path: Path) -> None:
+    labels = jsonl(tmp_path / "corrected.jsonl", LABELS)
+    result = run("fit", labels, "--time", "10m", "--model", "embedded")
+    assert result.exit_code == 0, result.output
+    assert "trial 2 of about" in result.stderr
+    assert "2 documents held out" in result.stdout
+    assert " before, " in result.stdout
+    assert not list(tmp_path.glob("_*"))
+    prompt = read_prompt_file(tmp_path / "prompt.json")
+    assert prompt.decoding is not None
+    known = {row["text"]: row["attributes"] for row in LABELS}
+    for shown in prompt.demonstrations:
+        stated = {name: value for name, value in known[shown.text].items() if value is not None}
+        assert {k: v for k, v in shown.attributes.items() if v is not None} == {
+            name: str(value) for name, value in stated.items()
+        }
+    source = jsonl(tmp_path / "in.jsonl", [{"text": "Sony 55 inch TV", "category": "television"}])
+    with_prompt = ("--model", "embedded", "--prompt", "prompt.json")
+    for command in (("evaluate", labels), ("extract", "television", source)):
+        read = run(*command, *with_prompt)
+        assert read.exit_code == 0, read.output
+    assert rows(read.stdout)[0]["attributes"]["brand"] == "Sony"
+
+
+@pytest.fixture
+def several(model: Path) -> tuple[Extractor, list[Example]]:
+    examples = [
+        Example(
+            category=row["category"],
+            text=row["text"],
+            attributes={name: v if v is None else str(v) for name, v in row["attributes"].items()},
+        )
+        for row in [*LABELS, *(label(n, "monitor") for n in range(8))]
+    ]
+    return Extractor.from_pretrained(model), examples
+
+
+@pytest.mark.slow
+def test_every_category_has_its_own_demonstrations(
+    several: tuple[Extractor, list[Example]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a model of random weights, which reads best what the search is told it does."""
+    extractor, examples = several
+    from schemax.training.fitting.measuring import Work
+
+    def outcome(work: Any, row: int, item: Any) -> Any:
+        shown = int(bool(told["examples"]))
+        counts = (0, 0, 1 - shown, shown, 0)
+        return counts, counts
+
+    told: dict[str, Any] = {}
+    options = Work.options
+    monkeypatch.setattr(
+        Work, "options", lambda *args: told.update(found := options(*args)) or found
+    )
+    monkeypatch.setattr(Work, "outcome", outcome)
+    lines: list[str] = []
+    done = fit(extractor, examples, annotated_schemas(examples), seconds=600, tell=lines.append)
+    shown = {one.category for one in done.prompt.demonstrations}
+    assert shown == {"television", "monitor"}
+    assert all(one.text for one in done.prompt.demonstrations)
+    assert "demonstrations in each of 2 categories" in lines[1]
+    # What was measured is what the file makes of the same documents.
+    (television,) = {row.category for row in examples} - {"monitor"}
+    fitted = extractor.with_prompt(done.prompt)
+    schemas = annotated_schemas(examples)
+    written = fitted.extractions([], schemas, category="category").compiled
+    assert done.chosen.shown.keys() == {television, "monitor"}
+    for category, rows_shown in done.chosen.shown.items():
+        ids = written[category].encode(["x"])[0].instruction
+        text = extractor.tokenizer.decode(list(ids))
+        for row in rows_shown:
+            assert examples[row].text in text
+
+
+def test_examples_by_likeness_are_all_that_are_not_held_out(
+    several: tuple[Extractor, list[Example]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search takes them here, however good they are for a model of random weights."""
+
+    class Likeness(Search):
+        def search(self) -> None:
+            self.best = self.by_likeness(2)
+
+    monkeypatch.setattr("schemax.training.fitting.run.Search", Likeness)
+    extractor, examples = several
+    done = fit(extractor, examples, annotated_schemas(examples), seconds=600)
+    assert done.prompt.decoding is not None
+    assert done.prompt.decoding.nearest_examples == done.chosen.nearest == 2
+    held_out = done.after.products
+    assert len(done.prompt.demonstrations) == len(examples) - held_out
+    assert sum(map(len, done.chosen.shown.values())) < len(examples) - held_out
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on(model: Path, tmp_path: Path, run: Run) -> None:
+    labels = jsonl(tmp_path / "labels.jsonl", LABELS)
+    args = ("fit", labels, "--model", str(model), "--time", "10m")
+    sidecar = tmp_path / "_killed.json.fit.jsonl"
+    command = [sys.executable, "-m", "schemax", *args, "-o", "killed.json"]
+    settings = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    with subprocess.Popen(command, cwd=tmp_path, env=settings, stderr=subprocess.PIPE) as killed:
+        while killed.poll() is None:
+            if sidecar.is_file() and sidecar.read_bytes().count(b"\n") > 8:
+                killed.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.01)
+        killed.communicate()
+        assert killed.returncode == -signal.SIGKILL
+    known = sidecar.read_bytes().count(b'"key"')
+    resumed = run(*args, "-o", "killed.json")
+    assert resumed.exit_code == 0, resumed.output
+    assert f"{known} measured answers are in" in resumed.stderr
+    whole = run(*args, "-o", "whole.json")
+    assert "measured answers" not in whole.stderr
+    assert (tmp_path / "killed.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+    trials = [
+        [line for line in result.stderr.splitlines() if line.startswith("trial ")]
+        for result in (resumed, whole)
+    ]
+    told = [[line.partition(": ")[2] for line in some] for some in trials]
+    assert told[0] == told[1]
+
+
+def test_other_labels_begin_anew(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = jsonl(tmp_path / "labels.jsonl", LABELS)
+    args = ("fit", labels, "--time", "1m")
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("schemax.training.fitting.run.calibrate", interrupt)
+        patch.setattr("schemax.training.fitting.run.extractions_of", interrupt)
+        assert run(*args).exit_code == 130
+    assert (tmp_path / "_prompt.json.fit.jsonl").is_file()
+    jsonl(tmp_path / "labels.jsonl", [*LABELS, label(12)])
+    result = run(*args, "--time", "0.001s")
+    assert "measured answers" not in result.stderr
+    refused(result, "the time of 0.001 seconds was over")
+
+
+@pytest.mark.parametrize(
+    ("lines", "args", "said"),
+    [
+        (LABELS[:5], (), ["'television' has 5 different documents", "8 or more"]),
+        ([], (), ["contains no documents"]),
+        (LABELS, ("--time", "soon"), ["--time must be a time such as 90s", "'soon'"]),
+        (LABELS, ("--time", "0"), ["--time must be"]),
+        (LABELS, ("-o", "nowhere/prompt.json"), ["-o names a file"]),
+        (LABELS, ("-o", "."), ["-o names a file"]),
+        (LABELS, ("--template", "none.jinja"), ["unknown template 'none.jinja'"]),
+        (LABELS, ("--decoding", "fast"), ["decoding must be one of"]),
+        ([{**LABELS[0], "text": 3}], (), ["line 1", "text: expected text"]),
+    ],
+    ids=lambda value: str(value)[-30:],
+)
+def test_what_cannot_be_fitted_is_refused(
+    run: Run, tmp_path: Path, lines: list[Any], args: tuple[str, ...], said: list[str]
+) -> None:
+    refused(run("fit", jsonl(tmp_path / "labels.jsonl", lines), *args), *said)
+    assert not (tmp_path / "prompt.json").exists()
+
+
+def test_test_documents_are_never_shown(run: Run, tmp_path: Path) -> None:
+    labels = jsonl(tmp_path / "labels.jsonl", LABELS)
+    tested = jsonl(tmp_path / "test.jsonl", LABELS[2:4])
+    result = run("fit", labels, "--test", tested, "--time", "10m")
+    assert result.exit_code == 0, result.output
+    assert "dropped from training: 2 documents" in result.stderr
+    for row in LABELS[2:4]:
+        assert row["text"] not in (tmp_path / "prompt.json").read_text("utf-8")
+    assert "--test" in run("fit", "--help").stdout
+
+
+@pytest.mark.slow
+def test_labels_that_the_schema_refuses_are_never_shown(run: Run, tmp_path: Path) -> None:
+    good = [row | {"attributes": {"brand": row["attributes"]["brand"]}} for row in LABELS]
+    odd = [label(n) | {"attributes": {"smart": "perhaps"}} for n in range(12, 40)]
+    labels = jsonl(tmp_path / "labels.jsonl", [*good, *odd])
+    args = ("--schemas", "shop.py:Small", "--time", "10m")
+    result = run("fit", labels, *args)
+    assert result.exit_code == 0, result.output
+    assert "never shown: document r" in result.stderr
+    assert "perhaps" not in json.dumps(json.loads((tmp_path / "prompt.json").read_text("utf-8")))
