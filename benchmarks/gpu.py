@@ -32,8 +32,8 @@ from schemax.evaluation.benchmark.table import markdown, markdown_table
 from schemax.evaluation.diagnosis.agreement import agreements
 from schemax.evaluation.plots import can_plot
 from schemax.runtime.engine.self_test import prepare
-from schemax.runtime.models.limits import is_out_of_memory, release_memory
 from schemax.runtime.models.loading import pick_device
+from schemax.runtime.slots.memory import is_out_of_memory, release_memory
 
 SHAPES_OF_CARDS = ("qwen3-8b", "qwen3-0.6b", "qwen3-1.7b")
 # Seconds for all parts. As each part begins, the remaining time is divided by weight.

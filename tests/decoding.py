@@ -17,9 +17,9 @@ from schemax import Extraction, Extractor
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.extraction import pipeline
+from schemax.runtime.engine import stream as stream_module
 from schemax.runtime.engine.engine import Model, decode, fill
-from schemax.runtime.engine.engine import stream as stream_module
-from schemax.runtime.models.limits import Limits
+from schemax.runtime.engine.limits import Limits
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.filling import child_number
 from schemax.runtime.slots.outputs import DocumentOutput

@@ -18,25 +18,28 @@ from schemax.servers.client import Client
 
 _PLACES = {
     # the engine
-    "requests that a call gives ahead": ["runtime.shared._AHEAD"],
-    "results that a call leaves unread": ["runtime.shared._UNREAD"],
-    "layouts of a lane": ["runtime.shared._MOST_LAYOUTS"],
-    "prompts of a window": ["runtime.engine._FIRST_WINDOW", "runtime.engine._WINDOW"],
-    "passes until more is tried": ["runtime.limits._BACKOFF"],
-    "texts that a device checks again": ["runtime.sampling._AGAIN"],
-    "bytes of served prefixes": ["runtime.model._SERVED_BYTES"],
-    "scores of plain attention": ["runtime.kernels._MOST_SCORES"],
-    "fetching of kernels": ["runtime.loading.hub_kernels._fetch"],
+    "requests that a call gives ahead": ["schemax.runtime.engine.shared._AHEAD"],
+    "results that a call leaves unread": ["schemax.runtime.engine.shared._UNREAD"],
+    "layouts of a lane": ["schemax.runtime.engine.shared._MOST_LAYOUTS"],
+    "prompts of a window": [
+        "schemax.runtime.engine.engine._FIRST_WINDOW",
+        "schemax.runtime.engine.engine._WINDOW",
+    ],
+    "passes until more is tried": ["schemax.runtime.engine.limits._BACKOFF"],
+    "texts that a device checks again": ["schemax.runtime.sampling.sampling._AGAIN"],
+    "bytes of served prefixes": ["schemax.runtime.models.model._SERVED_BYTES"],
+    "scores of plain attention": ["schemax.runtime.attention.kernels._MOST_SCORES"],
+    "fetching of kernels": ["schemax.runtime.models.loading.hub_kernels._fetch"],
     # servers
-    "seconds until a first retry": ["servers.client._FIRST_DELAY"],
+    "seconds until a first retry": ["schemax.servers.client._FIRST_DELAY"],
     # files
-    "bytes of a file's edges": ["io.fingerprint._EDGE"],
-    "ids that are known": ["io.summary._MOST_KNOWN"],
-    "kinds of errors that are counted": ["io.summary._MOST_COUNTED"],
+    "bytes of a file's edges": ["schemax.io.fingerprint._EDGE"],
+    "ids that are known": ["schemax.io.summary._MOST_KNOWN"],
+    "kinds of errors that are counted": ["schemax.io.summary._MOST_COUNTED"],
     # commands
-    "categories of a column": ["auto_schemas._MOST_CATEGORIES"],
-    "seconds of the demo's baseline": ["diagnosis.listings._BASELINE_SECONDS"],
-    "cost of a listing": ["diagnosis.listings._cost"],
+    "categories of a column": ["schemax.commands.auto_schemas._MOST_CATEGORIES"],
+    "seconds of the demo's baseline": ["schemax.evaluation.diagnosis.listings._BASELINE_SECONDS"],
+    "cost of a listing": ["schemax.evaluation.diagnosis.listings._cost"],
 }
 """What tests put something else in the place of, by what it is."""
 
@@ -44,12 +47,12 @@ _PLACES = {
 def replaced(patch: pytest.MonkeyPatch, name: str, value: Any) -> None:
     """name: of `_PLACES`."""
     for place in _PLACES[name]:
-        patch.setattr(f"schemax.{place}", value)
+        patch.setattr(place, value)
 
 
 def pass_tokens() -> dict[str, int]:
     """How many tokens a pass has at most, by device: to be changed in place."""
-    from schemax.runtime.models import limits
+    from schemax.runtime.engine import limits
 
     return limits._PASS_TOKENS
 
@@ -121,20 +124,20 @@ def search_with_one_beam(patch: pytest.MonkeyPatch) -> None:
 
 def kernel_for(*arguments: Any, **options: Any) -> Any:
     """The kernel of attention that is taken for tensors."""
-    from schemax.runtime.attention.attention import attention_backends
+    from schemax.runtime.attention import attention_backends
 
     return attention_backends._kernel_for(*arguments, **options)
 
 
 def kernel_works(*arguments: Any) -> bool:
-    from schemax.runtime.attention.attention import attention_backends
+    from schemax.runtime.attention import attention_backends
 
     return attention_backends._works(*arguments)
 
 
 def forget_kernels() -> None:
     """So that each is tried out again."""
-    from schemax.runtime.attention.attention import attention_backends
+    from schemax.runtime.attention import attention_backends
 
     attention_backends._works.cache_clear()
 

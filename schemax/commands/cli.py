@@ -82,7 +82,7 @@ class Verbs(TyperGroup):
         except (typer.Exit, typer.Abort):  # RuntimeErrors too, which must not cost torch
             raise
         except RuntimeError as error:
-            from schemax.runtime.models.limits import is_out_of_memory
+            from schemax.runtime.slots.memory import is_out_of_memory
 
             if not is_out_of_memory(error):
                 raise

@@ -25,7 +25,7 @@ from schemax.compiler import CompiledSchema, TextCodec, compile_schema, load_cod
 from schemax.compiler.extractive import Copying, DocumentSource
 from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.sampling.sampling import sampler
+from schemax.runtime.sampling import sampler
 from schemax.tokens import FREE
 
 Model = Callable[..., DecoderModel]

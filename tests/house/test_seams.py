@@ -84,12 +84,12 @@ def test_no_test_reaches_for_private_names() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from schemax.runtime.models.limits import _BACKOFF",
+        "from schemax.runtime.engine.limits import _BACKOFF",
         "from schemax._insides import backoff",
         "from benchmarks.table_costs import _PASS",
         "extractor._engine.close()",
         "monkeypatch.setattr(limits, '_BACKOFF', 1)",
-        "monkeypatch.setattr('schemax.runtime.models.limits._BACKOFF', 1)",
+        "monkeypatch.setattr('schemax.runtime.engine.limits._BACKOFF', 1)",
         "getattr(extractor, '_engine')",
     ],
 )
@@ -100,7 +100,7 @@ def test_private_names_are_found(source: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from schemax.runtime.models.limits import Limits",
+        "from schemax.runtime.engine.limits import Limits",
         "from torch.utils._pytree import tree_map",
         "point._replace(x=1)",
         "row['_error']",

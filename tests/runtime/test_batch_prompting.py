@@ -21,8 +21,8 @@ from schemax.config import PRESETS, DecodingConfig
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.readout import read_out
 from schemax.formats import DocumentKey, get_format
+from schemax.runtime.engine import stream as stream_module
 from schemax.runtime.engine.engine import fill
-from schemax.runtime.engine.engine import stream as stream_module
 from schemax.runtime.models.model import DecoderModel
 
 CONFIG = DecodingConfig(

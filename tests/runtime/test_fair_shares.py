@@ -11,8 +11,8 @@ from conftest import TITLES
 from decoding import compiled_in, counted, limited, windowed
 
 from schemax.compiler import TextCodec
+from schemax.runtime.engine import stream as stream_module
 from schemax.runtime.engine.engine import fill
-from schemax.runtime.engine.engine import stream as stream_module
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.models.model import DecoderModel
 from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec

@@ -16,10 +16,10 @@ from test_gpu import Typed, written
 from schemax import ModelError
 from schemax.compiler import TextCodec
 from schemax.config import DecodingConfig
+from schemax.runtime.engine.limits import FLIGHTS, Limits
 from schemax.runtime.engine.self_test import prepare
-from schemax.runtime.models.limits import FLIGHTS, Limits
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.sampling.sampling import sampler
+from schemax.runtime.sampling import sampler
 
 TEXTS = [f"{title} {number}" for number in range(2) for title in TITLES[:4]]
 

@@ -24,10 +24,11 @@ from schemax import AttrSchema, Extractor, attr, doctor
 from schemax.base.resources import resource_dir
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
+from schemax.runtime.engine.engine import limits as limits_module
+from schemax.runtime.engine.limits import Limits
 from schemax.runtime.engine.self_test import prepare
-from schemax.runtime.models import limits as limits_module
-from schemax.runtime.models.limits import Limits, is_out_of_memory
 from schemax.runtime.models.model import DecoderModel
+from schemax.runtime.slots.memory import is_out_of_memory
 
 pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason="a simulated device requires g++")
 

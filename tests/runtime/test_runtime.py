@@ -21,8 +21,8 @@ from schemax.config import DecodingConfig
 from schemax.runtime.attention.batch import KVWrite
 from schemax.runtime.attention.kv_pool import KVPool
 from schemax.runtime.attention.visibility import TokenInfo, visible
+from schemax.runtime.engine import fork as fork_module
 from schemax.runtime.engine.engine import decode, fill
-from schemax.runtime.engine.engine import fork as fork_module
 from schemax.runtime.engine.fork import ForkModel
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.models.model import DecoderModel

@@ -16,8 +16,8 @@ from seams import flight, replaced
 
 from schemax.compiler import TextCodec
 from schemax.runtime.attention.kv_pool import KVPool
+from schemax.runtime.engine.limits import AdmissionControl, Limits
 from schemax.runtime.engine.stream import stream
-from schemax.runtime.models.limits import AdmissionControl, Limits
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.requests import Request, new_request
 from schemax.tokens import ChildSlot, SlotOutput

@@ -15,7 +15,7 @@ import torch
 
 from schemax.evaluation.benchmark.engines.base import BenchmarkError, Engine, Unavailable
 from schemax.evaluation.benchmark.workload import Workload, first_difference
-from schemax.runtime.models.limits import is_out_of_memory
+from schemax.runtime.slots.memory import is_out_of_memory
 
 NO_TIME = "no time was left"
 

@@ -16,9 +16,9 @@ from schemax.compiler.tokenizer import as_codec
 from schemax.evaluation.diagnosis.agreement import TEMPLATE, TEXTS, Probe
 from schemax.evaluation.diagnosis.report import Check
 from schemax.runtime.engine.fork import ForkModel
-from schemax.runtime.models.limits import free_bytes
 from schemax.runtime.models.loading.precision import automatic_dtype, bfloat16_speedup, instructions
 from schemax.runtime.models.model import DecoderModel
+from schemax.runtime.slots.memory import free_bytes
 
 FORMATS = ("json", "yaml", "xml")
 

@@ -105,7 +105,7 @@ def _widen(model: Any) -> str | None:
     """Converts a model to float32 if there is room; returns its former dtype, None if unchanged."""
     import torch
 
-    from schemax.runtime.models.limits import free_bytes
+    from schemax.runtime.slots.memory import free_bytes
 
     own: torch.dtype = model.dtype
     room = free_bytes(next(model.parameters()).device)

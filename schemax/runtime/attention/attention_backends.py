@@ -15,7 +15,7 @@ from torch import Tensor
 
 from schemax.runtime.attention.kernels import Kernel, efficient, flash_on_cpu, flex, plain, varlen
 from schemax.runtime.attention.masks import Mask
-from schemax.runtime.models.limits import is_out_of_memory
+from schemax.runtime.slots.memory import is_out_of_memory
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from schemax.runtime.slots.plan import Ints
+from schemax.runtime.slots.arrays import ranks
+from schemax.runtime.slots.plan import Ids, Ints
 from schemax.runtime.slots.staging import stage
 
 
@@ -146,3 +147,47 @@ def _arrays_of(part: Any) -> dict[str, Ints]:
 @cache
 def _names_of(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
+
+
+def prefix_batch(ids: Ids, handle: int, *, use_long_rope: bool, behind: int = 0) -> Batch:
+    """A pass that reads an instruction, or a demonstration, by itself.
+
+    behind: the length of the prefix with the handle 0, which the demonstration follows.
+    """
+    places, counts = np.arange(len(ids)), np.array([len(ids)])
+    positions = places + behind
+    before = KVSegment(
+        SegmentKind.PREFIX,
+        targets=slice(None),
+        comes_first=True,
+        prefix=0,
+        length=behind,
+        query_positions=positions[None],
+        key_positions=np.arange(behind)[None],
+    )
+    own = stems(places[None], positions, counts)
+    return Batch(
+        input_ids=np.asarray(ids),
+        position_ids=positions,
+        selection=np.array([len(ids) - 1]),
+        segments=(before, own) if behind else (own,),
+        write=KVWrite(prefix=handle, fresh=places[None]),
+        use_long_rope=use_long_rope,
+        furthest=int(positions[-1]),
+    )
+
+
+def stems(fresh: Ints, positions: Ints, counts: Ints) -> KVSegment:
+    """The segment of stems. fresh: (W, C) places, padded. counts: (W,) tokens of each stem."""
+    width = fresh.shape[1]
+    row = np.repeat(np.arange(len(counts)), counts)
+    at = positions[fresh]
+    return KVSegment(
+        SegmentKind.FRESH,
+        targets=slice(0, int(counts.sum())),
+        queries=fresh,
+        real=row * width + ranks(counts),
+        causal=True,
+        query_positions=at,
+        key_positions=at,
+    )

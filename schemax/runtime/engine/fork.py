@@ -20,13 +20,14 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
+from schemax.runtime.engine.limits import AdmissionControl, Limits
 from schemax.runtime.engine.scheduler import write_chosen
 from schemax.runtime.engine.stream import Filled, Trace
-from schemax.runtime.engine.watcher import Written, watched
+from schemax.runtime.engine.watched_pass import Written, watched
 from schemax.runtime.models.language_model import LanguageModel, PromptSize
-from schemax.runtime.models.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
 from schemax.runtime.sampling.sampler import Sampler
 from schemax.runtime.slots.filling import AskedSlot, Filling
+from schemax.runtime.slots.memory import is_out_of_memory, release_memory
 from schemax.runtime.slots.outputs import NO_ROOM
 from schemax.runtime.slots.requests import Request
 from schemax.runtime.slots.slot_table import SlotTable

@@ -11,45 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from schemax.runtime.attention.batch import Batch, KVSegment, KVWrite, Places, SegmentKind
+from schemax.runtime.attention.batch import Batch, KVSegment, KVWrite, Places, SegmentKind, stems
 from schemax.runtime.attention.visibility import Span
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.slots.arrays import grouped, padded_runs, ranks, run_of
 from schemax.runtime.slots.block_table import UNSEEN, padded
-from schemax.runtime.slots.plan import Ids, Ints
+from schemax.runtime.slots.plan import Ints
 
 # Bounds of slots' own tokens that share a segment, so that few tokens are not padded to many.
 _BUCKETS = (8, 32, 128, 512, 2048, 8192, 32768, 1 << 62)
 # The most tokens of a new document and its keys that form one masked square.
 _SHORT = 192
-
-
-def prefix_batch(ids: Ids, handle: int, *, use_long_rope: bool, behind: int = 0) -> Batch:
-    """A pass that reads an instruction, or a demonstration, by itself.
-
-    behind: the length of the prefix with the handle 0, which the demonstration follows.
-    """
-    places, counts = np.arange(len(ids)), np.array([len(ids)])
-    positions = places + behind
-    before = KVSegment(
-        SegmentKind.PREFIX,
-        targets=slice(None),
-        comes_first=True,
-        prefix=0,
-        length=behind,
-        query_positions=positions[None],
-        key_positions=np.arange(behind)[None],
-    )
-    own = _stems(places[None], positions, counts)
-    return Batch(
-        input_ids=np.asarray(ids),
-        position_ids=positions,
-        selection=np.array([len(ids) - 1]),
-        segments=(before, own) if behind else (own,),
-        write=KVWrite(prefix=handle, fresh=places[None]),
-        use_long_rope=use_long_rope,
-        furthest=int(positions[-1]),
-    )
 
 
 def make_batch(
@@ -171,7 +143,7 @@ class _Builder:
             yield self._new_documents_together(self.fresh)
             first_apart = self.num_suffix
         elif self.fresh is not None:
-            yield _stems(self.fresh, self.positions, self.stem_counts)
+            yield stems(self.fresh, self.positions, self.stem_counts)
             if self.num_suffix:
                 row = np.repeat(np.arange(len(self.entered)), self.suffix_counts)
                 tokens = np.arange(self.num_suffix)
@@ -310,19 +282,3 @@ class _Builder:
     def _positions(self, queries: Ints, keys: Ints) -> dict[str, Any]:
         """Positions of queries and keys; {} if all layers see everything in this pass."""
         return {"query_positions": queries, "key_positions": keys} if self.is_bounded else {}
-
-
-def _stems(fresh: Ints, positions: Ints, counts: Ints) -> KVSegment:
-    """The segment of stems. fresh: (W, C) places, padded. counts: (W,) tokens of each stem."""
-    width = fresh.shape[1]
-    row = np.repeat(np.arange(len(counts)), counts)
-    at = positions[fresh]
-    return KVSegment(
-        SegmentKind.FRESH,
-        targets=slice(0, int(counts.sum())),
-        queries=fresh,
-        real=row * width + ranks(counts),
-        causal=True,
-        query_positions=at,
-        key_positions=at,
-    )

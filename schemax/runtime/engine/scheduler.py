@@ -16,7 +16,7 @@ import numpy.typing as npt
 from schemax.runtime.attention.batch import Places
 from schemax.runtime.engine.document_rows import DocumentRows, RunningRequest
 from schemax.runtime.engine.follow_up_queue import FollowUpQueue
-from schemax.runtime.models.limits import AdmissionControl
+from schemax.runtime.engine.limits import AdmissionControl
 from schemax.runtime.sampling.beams import BeamSampler
 from schemax.runtime.sampling.loops import FEWEST_TOKENS, is_loop, may_be_loops
 from schemax.runtime.sampling.sampler import Chosen

@@ -17,14 +17,15 @@ from torch import Tensor
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine.fork import ForkModel, select_rows
+from schemax.runtime.engine.limits import AdmissionControl, Limits
 from schemax.runtime.engine.packing import make_batch
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.models.architecture import examine
 from schemax.runtime.models.language_model import head_of
-from schemax.runtime.models.limits import AdmissionControl, Limits, is_out_of_memory
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling.beams import BeamSampler
 from schemax.runtime.sampling.sampler import Chosen
+from schemax.runtime.slots.memory import is_out_of_memory
 from schemax.runtime.slots.plan import Ids
 from schemax.runtime.slots.requests import new_request
 from schemax.runtime.slots.slot_table import SlotTable

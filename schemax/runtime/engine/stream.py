@@ -16,13 +16,14 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.runtime.attention.kv_pool import KVPool
+from schemax.runtime.engine.limits import AdmissionControl, Limits
 from schemax.runtime.engine.packing import make_batch
 from schemax.runtime.engine.scheduler import Scheduler
-from schemax.runtime.engine.watcher import WatchedPass
-from schemax.runtime.models.limits import AdmissionControl, Limits, is_out_of_memory, release_memory
+from schemax.runtime.engine.watched_pass import WatchedPass
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling.beams import BeamSampler
 from schemax.runtime.sampling.sampler import Choice
+from schemax.runtime.slots.memory import is_out_of_memory, release_memory
 from schemax.runtime.slots.outputs import NO_ROOM, DocumentOutput
 from schemax.runtime.slots.plan import Ids
 from schemax.runtime.slots.requests import Request

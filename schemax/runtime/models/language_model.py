@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.models.architecture import examine
-from schemax.runtime.models.limits import bytes_of_pass
+from schemax.runtime.slots.memory import bytes_of_pass
 from schemax.runtime.slots.outputs import exceeds
 
 # Tokens set aside, since other prompts in the batch may have more slots.

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.attention import attention
-from schemax.runtime.attention.batch import Batch
+from schemax.runtime.attention.batch import Batch, prefix_batch
 from schemax.runtime.attention.kv_pool import KVPool
 from schemax.runtime.attention.visibility import Span, TokenInfo, block_mask, visible
-from schemax.runtime.engine.packing import prefix_batch
 from schemax.runtime.models.architecture import takes_masks_by_type
 from schemax.runtime.models.language_model import SLACK, LanguageModel, PromptSize
 from schemax.runtime.models.pointwise import is_compiled

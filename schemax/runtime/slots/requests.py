@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from schemax.config import DecodingConfig
 from schemax.runtime.slots.plan import Ids, Ints, lay_out_keys
+from schemax.runtime.slots.watcher import Watcher
 from schemax.tokens import ChildSlot, CopySource, PromptIds, SlotOutput, SlotSpec, StopTable, Waves
-
-if TYPE_CHECKING:
-    from schemax.runtime.engine.watcher import Watcher  # which imports torch
 
 # A shorter instruction is read with every document: attending to it apart would cost more.
 _SHORTEST_PREFIX = 16

@@ -24,7 +24,7 @@ from schemax.config import DecodingConfig
 from schemax.evaluation.benchmark.host.tiny_writer import tiny_writer
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.schema import AttrSchema
-from schemax.runtime.models import limits
+from schemax.runtime.engine import limits
 from schemax.runtime.sampling import sampling
 from schemax.runtime.slots import staging
 

@@ -11,7 +11,7 @@ from textwrap import shorten
 from safetensors import SafetensorError
 
 from schemax.errors import ModelError
-from schemax.runtime.models.limits import is_out_of_memory
+from schemax.runtime.slots.memory import is_out_of_memory
 
 NOT_FOUND = "is not a folder on this machine and cannot be fetched from the Hub"
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-
-if TYPE_CHECKING:
-    from schemax.runtime.models.model import DecoderModel
+from schemax.runtime.models.model import DecoderModel
+from schemax.runtime.slots.memory import free_bytes
 
 logger = logging.getLogger(__name__)
 
-_CGROUP = Path("/sys/fs/cgroup")
 # Tokens of a pass: on a CPU the best size for matrix products, on a GPU well beyond that.
 _PASS_TOKENS = {"cpu": 1_024, "cuda": 8_192}
 # Shares of free memory: for keys and values, after a pass has its share; and for a pass. The rest
@@ -31,10 +26,6 @@ _FEWEST_TOKENS = 64
 _FLIGHTS = {"cuda": 2}
 FLIGHTS = "SCHEMAX_FLIGHTS"
 """The environment variable that sets the number of flights."""
-# Messages of CUDA, cuBLAS, cuDNN, Triton, MPS, XPU and torch's CPU allocator.
-_OUT_OF_MEMORY = re.compile(
-    "out[ _]of[ _]([a-z]+[ _])?memory|alloc(ation)?_failed|can't allocate memory", re.IGNORECASE
-)
 # Raise the limits again after this many full batches without running out of memory.
 _BACKOFF, _LONGEST_BACKOFF = 16, 1024
 
@@ -136,53 +127,3 @@ def _flights(kind: str) -> int:
     if wanted not in ("1", "2"):
         raise ModelError(f"{FLIGHTS} must be 1 or 2, not {wanted!r}")
     return int(wanted)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """True if an error says, by its class or its message, that memory has run out."""
-    known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-    return known or _OUT_OF_MEMORY.search(str(error)) is not None
-
-
-def release_memory() -> None:
-    """Returns memory that torch holds but does not use to the accelerator."""
-    if torch.accelerator.is_available():
-        torch.accelerator.empty_cache()
-
-
-def bytes_of_pass(config: Any, dtype: torch.dtype) -> int:
-    """The most bytes that one more token of a pass takes: in the largest layer, and for logits.
-
-    config: the text model's, as transformers names its fields.
-    """
-
-    def largest(name: str) -> int:
-        value = getattr(config, name, None) or 0
-        return max(value) if isinstance(value, (list, tuple)) else int(value)
-
-    hidden = largest("hidden_size")
-    experts = largest("num_experts_per_tok") * largest("moe_intermediate_size")
-    inner = max(largest("intermediate_size"), experts) or 4 * hidden
-    # Residuals, queries, keys, values and merged outputs of attention; gate, up, their product.
-    # Norms compute in float32.
-    numbers = 12 * hidden + 4 * inner + largest("vocab_size")
-    return numbers * dtype.itemsize + 2 * 4 * hidden
-
-
-def free_bytes(device: torch.device) -> int:
-    """The free memory of an accelerator, or of this machine, in bytes."""
-    if device.type == "cuda":
-        # Memory that torch holds but does not use counts as free.
-        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return torch.cuda.mem_get_info(device)[0] + held
-    try:
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        found = {name: rest.split()[0] for name, _, rest in (x.partition(":") for x in lines)}
-        free = 1024 * int(found["MemAvailable"])
-    except (OSError, KeyError):
-        return 4 << 30  # not Linux: a modest guess
-    try:  # a container may have less than its host
-        bound = int((_CGROUP / "memory.max").read_text("ascii"))
-        return max(0, min(free, bound - int((_CGROUP / "memory.current").read_text("ascii"))))
-    except (OSError, ValueError):
-        return free
