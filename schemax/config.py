@@ -46,7 +46,6 @@ BOUNDS: Mapping[str, Bounds] = MappingProxyType(
         "max_retries": Bounds(0, 16),  # each of which doubles a budget
         "max_repairs": Bounds(0, 1),
         "batch_size": Bounds(1, 1_000_000),
-        "beams": Bounds(1, 64),
         "branch_threshold": Bounds(0, 1, whole=False),
         "min_probability": Bounds(0, 1, whole=False),
         "null_penalty": Bounds(-100, 100, whole=False),
@@ -133,11 +132,6 @@ class DecodingConfig:
         the autoregressive layout and servers refuse it. None does so for models that schemax did
         not train, under the template "verbatim".
     template: the prompt where neither call, class nor model names one; None is "verbatim".
-    beams: how many values of every slot are followed at once (beam search); the most probable one
-        is taken, and all are told of as the field's `alternatives` (docs/results.md). Choices,
-        whose alternatives are always told of, and numbers of a list's items are not searched. 1 is
-        greedy. Requires the layout `branched`, isolated documents and temperature 0; servers, and
-        models that decode one row per slot, refuse the setting.
     temperature, top_p, seed: 0.0 is greedy; otherwise nucleus sampling whose random numbers depend
         on the seed, the document's text, the slot and the step, never on batch-mates.
 
@@ -162,7 +156,6 @@ class DecodingConfig:
     null_penalty: float | None = None
     contextual_calibration: bool | None = None
     template: str | None = None
-    beams: int = 1
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
@@ -191,11 +184,6 @@ class DecodingConfig:
             raise ValueError(
                 'max_repairs requires layout="branched" and documents="isolated" (the preset '
                 '"isolated"), where a value can be asked for again by itself'
-            )
-        if self.beams != 1 and not (self.is_branched and self.temperature == 0):
-            raise ValueError(
-                'beams requires layout="branched", documents="isolated" (the preset "isolated") '
-                "and temperature 0, where each slot is searched by itself"
             )
         if self.nearest_examples and self.documents == "stacked":
             raise ValueError(

@@ -100,10 +100,10 @@ class CopySource(Protocol):
         """The reader for a `SlotSpec.copying`; cached."""
 
 
-Role = Literal["first", "item", "branch", "free_text", "wave", "beam"]
+Role = Literal["first", "item", "branch", "free_text", "wave"]
 """Why a slot is asked for: it is one of the prompt's own; an item of a list whose length another
 slot wrote; what another slot could have chosen; a choice once more, as free text; or part of a
-later wave. Of an output also: the value of another beam."""
+later wave."""
 
 
 class FollowUps(Protocol):
@@ -289,11 +289,6 @@ class SlotOutput:
     def branches(self) -> tuple[SlotOutput, ...]:
         """Outputs of the choices not taken."""
         return tuple(one for one in self.followed if one.role == "branch")
-
-    @property
-    def beams(self) -> tuple[SlotOutput, ...]:
-        """Outputs of the other beams, best first."""
-        return tuple(one for one in self.followed if one.role == "beam")
 
     @property
     def free_text(self) -> SlotOutput | None:

@@ -117,11 +117,6 @@ def watch_second_choices(patch: pytest.MonkeyPatch, seen: Callable[[], None]) ->
     patch.setattr(Draw, "_choose_again", choose_again)
 
 
-def search_with_one_beam(patch: pytest.MonkeyPatch) -> None:
-    """Has all slots searched with beams, however few."""
-    patch.setattr("schemax.runtime.sampling.beams._FEWEST", 1)
-
-
 def kernel_for(*arguments: Any, **options: Any) -> Any:
     """The kernel of attention that is taken for tensors."""
     from schemax.runtime.attention import attention_backends

@@ -179,8 +179,6 @@ def _slot_text(
         if len(chosen) == 1:
             # Over all ways to cut it into tokens, not just the one that was written.
             confidence = probability = alternatives[chosen[0]]
-    if slot.beams:
-        alternatives = _of_beams(slot, kind, compiled)
     if kind.is_typed:
         # Among what the type allows, so far; what it forbids the model may have thought likelier.
         confidence, probability = confidence * legal, probability * legal
@@ -209,27 +207,6 @@ def _slot_text(
         items,
         is_loop=_is_loop(slot, complete),
     )
-
-
-def _of_beams(slot: SlotOutput, kind: SlotKind, compiled: CompiledSchema) -> dict[Any, float]:
-    """The probabilities of all beams by text, None for null; lists by their literals."""
-    found: dict[Any, float] = {}
-    for beam in (slot, *slot.beams):
-        raw, complete = compiled.decode_slot(beam.ids)
-        if beam.finish_reason == "length" and not complete:
-            continue
-        try:
-            text = raw.strip() if kind.is_list else compiled.format.unescape(raw)
-        except Exception:  # no value; a format may be the user's own
-            continue
-        if raw.strip() == _null_text(compiled.format):
-            text = None
-        elif not isinstance(text, str):
-            text = raw.strip()
-        legal = exp(beam.legal_logprobs[1]) if kind.is_typed else 1.0
-        # Several ways to cut a text into tokens are one alternative.
-        found[text] = found.get(text, 0.0) + exp(sum(beam.logprobs)) * legal
-    return found
 
 
 def _num_items(raw: str, output_format: OutputFormat) -> int:

@@ -67,8 +67,7 @@ class FieldResult:
         another text. legal_at_start: the same at the first token alone. None where the model wrote
         keys and values itself.
     alternatives: for an Enum, Literal or bool, every choice and its probability among the choices,
-        None for null. For other fields decoded with `beams`, the texts of all beams, best first,
-        with the probability of each by itself, as in `probability`.
+        None for null; empty for other fields.
     spans: the places of the written text in the document: one per item that the model wrote for a
         list, else one; None for a text that is not found. Empty without a value, for a default,
         and for bool, which has no text of its own.

@@ -55,7 +55,6 @@ class RemoteModel(ABC):
                 config.contextual_calibration,
                 f"{chooses} choices cannot be scored against documents without content",
             ),
-            "beams": (config.beams > 1, f"{chooses} no beams can be followed"),
             "extractive": (
                 config.extractive,
                 f"{chooses} texts cannot be held to their document",

@@ -50,8 +50,6 @@ DECODINGS: list[Any] = [
     DecodingConfig(temperature=1.1, seed=4),
     DecodingConfig(temperature=0.7, top_p=0.6, null_penalty=2.0),
     DecodingConfig(null_penalty=-3.0, k_max=8),
-    DecodingConfig(beams=2, k_max=4),
-    DecodingConfig(beams=3, k_max=4, null_penalty=-1.0),
     DecodingConfig(layout="gapped"),
     DecodingConfig(documents="stacked", documents_per_prompt=2),
 ]

@@ -62,11 +62,6 @@ class ForkModel(LanguageModel):
                 f"{self.name} {self.obstacle}, so it decodes one row per slot, and "
                 "nearest_examples requires all examples in one sequence; leave the setting out"
             )
-        if config.beams > 1:
-            return (
-                f"{self.name} {self.obstacle}, so it decodes one row per slot, and beams require "
-                "slots that share keys and values; leave `beams` out"
-            )
         if config.layout != "gapped":
             return None
         return (

@@ -17,9 +17,8 @@ from schemax.runtime.attention.batch import Places
 from schemax.runtime.engine.document_rows import DocumentRows, RunningRequest
 from schemax.runtime.engine.follow_up_queue import FollowUpQueue
 from schemax.runtime.engine.limits import AdmissionControl
-from schemax.runtime.sampling.beams import BeamSampler
 from schemax.runtime.sampling.loops import FEWEST_TOKENS, is_loop, may_be_loops
-from schemax.runtime.sampling.sampler import Chosen
+from schemax.runtime.sampling.sampler import Chosen, Sampler
 from schemax.runtime.sampling.slot_grammars import SlotGrammars
 from schemax.runtime.slots.arrays import ranks
 from schemax.runtime.slots.block_table import OWN_ONLY, BlockTable, RequestValues
@@ -42,7 +41,7 @@ class Scheduler:
     def __init__(
         self,
         table: SlotTable,
-        sampler: BeamSampler,
+        sampler: Sampler,
         control: AdmissionControl,
         flight: int = 0,
     ) -> None:
@@ -55,8 +54,6 @@ class Scheduler:
         self._control, self._flight = control, flight
         self.follow_ups = FollowUpQueue()
         self._footprint = self._num_documents = 0
-        # Searched slots without a hypothesis that has their number.
-        self._held = np.zeros(0, np.int64)
         self.num_repeated = self.num_watched = self.num_causal = 0
 
     @property
@@ -93,7 +90,7 @@ class Scheduler:
         """Gives the document store another extent; what `DocumentRows.resize` returns."""
         kept, used = self.rows.resize(rows, width)
         entering = (running.slots for running in self.entering)
-        slots = np.concatenate([self.growing, self._held, *entering])
+        slots = np.concatenate([self.growing, *entering])
         self.table.request[slots] = np.searchsorted(kept, self.table.request[slots])
         return kept, used
 
@@ -214,32 +211,17 @@ class Scheduler:
     def advance(self, chosen: Chosen) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
         """Takes up chosen tokens and what they force; the requests that are done with them."""
         slots, self.entering = self.growing, []
-        if chosen.moves is not None:
-            slots = chosen.moves.slots
-            self.kv.share(chosen.moves.copies)
         growing = write_chosen(self.table, self._sampler.grammars, slots, chosen, self._request_of)
         self.growing = slots[growing]
-        dropped = slots[:0] if chosen.moves is None else chosen.moves.dropped
-        return self._end(slots[~growing], dropped)
+        return self._end(slots[~growing])
 
-    def _end(self, done: Ints, dropped: Ints) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
-        """Ends slots, whose numbers are free from here on; the requests that end with them.
-
-        dropped: hypotheses that are given up.
-        """
-        table = self.table
-        outputs = [*table.outputs(done), *[None] * len(dropped)]
-        ended = np.concatenate([done, dropped])
-        self.follow_ups.forget(ended)
-        self._sampler.grammars.end(ended)
-        rows, orders = table.request[ended].tolist(), table.order[ended].tolist()
-        for slot, row, order, output in zip(ended.tolist(), rows, orders, outputs, strict=True):
-            if slot in self._sampler.beams:
-                beam = self._sampler.end(slot, output)
-                if beam is None:
-                    continue
-                slot, output, order = beam.root, beam.output, int(table.order[beam.root])
-            assert output is not None
+    def _end(self, done: Ints) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
+        """Ends slots, whose numbers are free from here on; the requests that end with them."""
+        table, outputs = self.table, self.table.outputs(done)
+        self.follow_ups.forget(done)
+        self._sampler.grammars.end(done)
+        rows, orders = table.request[done].tolist(), table.order[done].tolist()
+        for slot, row, order, output in zip(done.tolist(), rows, orders, outputs, strict=True):
             running = self.rows.running[row]
             followed = running.end(slot, order, output)
             if not followed:
@@ -249,7 +231,7 @@ class Scheduler:
                 kv = self.kv.of(slot)
             for follow_up in followed:
                 self.follow_ups.put(running, follow_up, kv)
-        self._free(ended)
+        self._free(done)
         for running in [self.rows.running[row] for row in sorted(set(rows))]:
             if not running.num_growing:
                 result = running.result
@@ -257,12 +239,9 @@ class Scheduler:
                 yield running.request, result
 
     def _free(self, slots: Ints) -> None:
-        """Gives back what slots had that are done; a searched slot keeps its number to its end."""
+        """Gives back what slots had that are done."""
         for slot, places in self.kv.free(slots):
             self.rows.running[int(self.table.request[slot])].kept_kv.append(places)
-        if self._sampler.beams or len(self._held):
-            slots, self._held = np.union1d(slots, self._held), self._sampler.held
-            slots = np.setdiff1d(slots, self._held)
         self.table.release(slots)
 
     def _request_of(self, slot: int) -> Request:
@@ -276,7 +255,6 @@ class Scheduler:
         slots, self.growing = self.growing[leaves], self.growing[~leaves]
         self.follow_ups.cancel(rows, slots)
         self._sampler.grammars.end(slots)
-        self._sampler.cancel(slots)
         self._free(slots)
         for running in leaving:
             self._let_go(running)
@@ -306,7 +284,7 @@ def write_chosen(
 
     defers: see `SlotGrammars.settle`.
     """
-    table.write(slots, *chosen[:4])
+    table.write(slots, *chosen)
     _end_loops(table, slots, request_of)
     growing = table.is_growing(slots)
     grammars.settle(slots[growing], chosen.ids[growing], defers=defers)

@@ -23,8 +23,7 @@ from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.models.architecture import examine
 from schemax.runtime.models.language_model import head_of
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.sampling.beams import BeamSampler
-from schemax.runtime.sampling.sampler import Chosen
+from schemax.runtime.sampling.sampler import Chosen, Sampler
 from schemax.runtime.slots.memory import is_out_of_memory
 from schemax.runtime.slots.plan import Ids
 from schemax.runtime.slots.requests import new_request
@@ -118,7 +117,7 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
     stop = StopTable(np.zeros((1, model.vocab_size), np.int8), ())
     request = new_request(prompt, stop, config)
     table = SlotTable()
-    sampler = BeamSampler(table, model.vocab_size)
+    sampler = Sampler(table, model.vocab_size)
     limits = Limits(documents=1, pass_tokens=1 << 20, capacity=1 << 20)
     scheduler = Scheduler(table, sampler, AdmissionControl(limits))
     cache, unknown = model.new_cache(), np.full(3, np.nan, np.float32)

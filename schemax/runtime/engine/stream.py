@@ -21,8 +21,7 @@ from schemax.runtime.engine.packing import make_batch
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.engine.watched_pass import WatchedPass
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.sampling.beams import BeamSampler
-from schemax.runtime.sampling.sampler import Choice
+from schemax.runtime.sampling.sampler import Choice, Sampler
 from schemax.runtime.slots.memory import is_out_of_memory, release_memory
 from schemax.runtime.slots.outputs import NO_ROOM, DocumentOutput
 from schemax.runtime.slots.plan import Ids
@@ -162,7 +161,7 @@ class _Flight:
     ) -> None:
         table = SlotTable()
         self.model, self.source, self.control, self.trace = model, source, control, trace
-        self.sampler = BeamSampler(table, model.vocab_size)
+        self.sampler = Sampler(table, model.vocab_size)
         self.scheduler = Scheduler(table, self.sampler, control, place)
         self.cache = model.new_cache()
         self.prefixes = _Prefixes(model, self.cache)

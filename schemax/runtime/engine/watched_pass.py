@@ -10,7 +10,6 @@ from torch import Tensor
 
 from schemax.runtime.engine.document_rows import RunningRequest
 from schemax.runtime.engine.scheduler import Scheduler
-from schemax.runtime.sampling.beams import is_searched
 from schemax.runtime.slots.filling import AskedSlot
 from schemax.runtime.slots.plan import Ints
 from schemax.runtime.slots.requests import Request
@@ -22,13 +21,11 @@ Watched = tuple[Watcher, Place | None]
 """The watcher of a slot, and the slot's place; None if its tokens are only counted."""
 
 
-def watched(request: Request, slot: AskedSlot | None) -> Watched | None:
-    """Who watches a slot of a request; None if nobody does. slot: None for a copy of beams."""
+def watched(request: Request, slot: AskedSlot) -> Watched | None:
+    """Who watches a slot of a request; None if nobody does."""
     if request.watcher is None:
         return None
-    if slot is None or not slot.is_named:
-        return request.watcher, None
-    if request.sampling.beams > 1 and is_searched(slot.spec):
+    if not slot.is_named:
         return request.watcher, None
     return request.watcher, Place(slot.place, slot.path, slot.role == "free_text")
 
@@ -82,7 +79,7 @@ class WatchedPass:
         self._running = {one.request.watcher: one for one in running.values()}
         owners = map(running.__getitem__, table.request[slots].tolist())
         pairs = zip(owners, slots.tolist(), strict=True)
-        seen = [watched(owner.request, owner.asked.get(slot)) for owner, slot in pairs]
+        seen = [watched(owner.request, owner.asked[slot]) for owner, slot in pairs]
         self._written = Written(table, slots, logits, seen)
 
     def tell(self, ended: Iterable[tuple[Request, tuple[SlotOutput, ...]]]) -> None:

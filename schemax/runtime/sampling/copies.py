@@ -32,11 +32,6 @@ class Copies:
         if state is not None and state is not FREE:
             self._bound[slot] = reader, state
 
-    def copy(self, slot: int, copy: int) -> None:
-        """Binds a copy of a slot as the slot is bound."""
-        if slot in self._bound:
-            self._bound[copy] = self._bound[slot]
-
     def end(self, slots: Ints) -> None:
         """Forgets slots."""
         for slot in slots.tolist():

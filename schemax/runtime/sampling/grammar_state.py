@@ -69,11 +69,6 @@ class GrammarState:
             return None
         return cls(automaton, None, matcher, not begun)
 
-    def copy(self) -> GrammarState:
-        """The state of another slot, which has written the same tokens."""
-        matcher = self.matcher and self.matcher.deep_copy()
-        return GrammarState(self.automaton, self.node, matcher, self.is_first)
-
     def accepts(self, token: int) -> bool:
         """Goes on behind a token; False where a matcher refuses it. A node has to allow it."""
         if self.node is not None:

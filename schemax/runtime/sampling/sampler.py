@@ -39,19 +39,6 @@ class Chosen(NamedTuple):
     logprobs: Floats
     null_logprobs: Floats
     legal_logprobs: Floats
-    moves: Moves | None = None
-
-
-class Moves(NamedTuple):
-    """Changes to the slots that grow, where some are searched with beams.
-
-    slots: (S,) those that the tokens are chosen for. copies: (n, 2) a hypothesis, and another one
-    that goes on behind the same tokens. dropped: hypotheses that are given up.
-    """
-
-    slots: Ints
-    copies: Ints
-    dropped: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -111,12 +111,6 @@ class SlotGrammars:
                 self.begin(slots[place : place + 1], (slot.spec,), stop, slot.sources)
         return slots
 
-    def copy(self, slot: int, copy: int) -> None:
-        """Has another slot stand where this one stands; their columns are equal already."""
-        if (state := self._states.get(slot)) is not None:
-            self._states[copy] = state.copy()
-        self._copies.copy(slot, copy)
-
     def end(self, slots: Ints) -> None:
         """Lets go of slots that are done."""
         if self._copies:

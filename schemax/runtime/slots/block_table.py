@@ -63,14 +63,6 @@ class BlockTable:
         self._reserve(len(places))
         self.blocks[slot, : len(places)] = places
 
-    def share(self, copies: Ints) -> None:
-        """Makes copies share all places of their slots. copies: (n, 2) a slot, and its copy."""
-        self._reserve(1)
-        for slot, copy in copies.tolist():
-            self.blocks[copy] = self.blocks[slot]
-            self._table.num_shared[copy] = self._table.num_kv[slot]
-            self._sharing.add(slot)
-
     def free(self, done: Ints) -> Iterator[tuple[int, Ints]]:
         """Frees the places of slots that are done; yields, by slot, places that others share."""
         if not len(done):

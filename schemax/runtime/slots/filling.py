@@ -60,8 +60,7 @@ class AskedSlot:
         assert self.output is not None
         if not self.followed:
             return self.output
-        followed = (slot.whole for slot in self.followed)
-        return replace(self.output, followed=(*self.output.followed, *followed))
+        return replace(self.output, followed=tuple(slot.whole for slot in self.followed))
 
 
 class Filling:

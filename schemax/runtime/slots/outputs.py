@@ -43,7 +43,7 @@ def passes_of(slots: Sequence[SlotOutput], start: int = 0) -> int:
     for slot in slots:
         end = (slot.passes_before or start) + slot.passes
         again = () if slot.repaired is None else (slot.repaired,)
-        called = (*(one for one in slot.followed if one.role != "beam"), *again)
+        called = (*slot.followed, *again)
         last = max(last, passes_of(called, end) if called else end)
     return last
 

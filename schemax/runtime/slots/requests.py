@@ -26,7 +26,7 @@ _FREE = SlotSpec()
 class Sampling(NamedTuple):
     """Settings by which the tokens of a request's slots are chosen: columns of the slot table.
 
-    temperature, top_p, null_penalty, beams: see `DecodingConfig`.
+    temperature, top_p, null_penalty: see `DecodingConfig`.
     is_calibrated: whether choices are scored without their priors.
     """
 
@@ -34,13 +34,12 @@ class Sampling(NamedTuple):
     top_p: float
     null_penalty: float
     is_calibrated: bool
-    beams: int
 
     @classmethod
     def of(cls, config: DecodingConfig) -> Sampling:
         penalty = config.null_penalty or 0.0
         calibrated = bool(config.contextual_calibration)
-        return cls(config.temperature, config.top_p, penalty, calibrated, config.beams)
+        return cls(config.temperature, config.top_p, penalty, calibrated)
 
 
 def sampling_columns(samplings: Sequence[Sampling]) -> dict[str, Any]:

@@ -51,7 +51,6 @@ class SlotTable:
     text_table: Ints  # which table of free text
     text_state: Ints  # and the state in it
     is_calibrated: Ints  # whether its choices are scored without their priors
-    beams: Ints  # hypotheses that it is searched with
     is_causal: Ints  # whether later slots of its request see its value
     temperature: Floats  # 0: the most probable token
     top_p: Floats  # of nucleus sampling
@@ -98,19 +97,6 @@ class SlotTable:
         if answers is not None or self._answers is not None:
             self._set_answers(slots, answers or ((),) * count)
         return slots
-
-    def copy(self, slots: Ints) -> Ints:
-        """Takes up (n,) slots once more, behind the same tokens: the numbers of the copies."""
-        copies = self._numbers.take(len(slots))
-        self._reserve(self._numbers.size, self.written.shape[1])
-        for block in self._blocks.values():
-            block[:, copies] = block[:, slots]
-        for tokens in (self.written, self.logprobs, self.legal_logprobs):
-            tokens[copies] = tokens[slots]
-        if self._answers is not None:
-            self._set_answers(copies, ((),) * len(copies))
-        self.index[copies] = -1
-        return copies
 
     def release(self, slots: Ints) -> None:
         self._numbers.give(slots)
