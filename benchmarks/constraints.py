@@ -20,7 +20,7 @@ from schemax.compiler.choices import Branches
 from schemax.config import DecodingConfig
 from schemax.evaluation.benchmark.measure import synchronize
 from schemax.extraction.schema import AttrSchema
-from schemax.runtime.engine.engine import fill
+from schemax.runtime.engine.engine import decode
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling.sampler import Choice, Sampler
@@ -208,9 +208,9 @@ def _timed_run(
     model.forget_prefixes()
     start = time.perf_counter()
     with _clocked(model.device) as run:
-        found = dict(fill(model, prompts, compiled.stop, compiled.decoding))
+        slots = decode(model, prompts, compiled.stop, compiled.decoding)
         run.whole = time.perf_counter() - start
-    return run, [found[place].slots for place in range(len(prompts))]
+    return run, slots
 
 
 def _branches(slot: SlotOutput) -> int:

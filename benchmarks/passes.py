@@ -19,7 +19,7 @@ from schemax.evaluation.benchmark.host.settings import (
     host_schema,
     sizes_of,
 )
-from schemax.runtime.engine.engine import fill
+from schemax.runtime.engine.engine import decode
 
 LIVE_SLOTS = (64, 1024)
 _SLOTS = 16
@@ -81,9 +81,9 @@ def _counted(setting: Setting, codec: TextCodec, seed: int) -> TransferCounter:
     extractor = host_extractor(codec, setting, seed)
     compiled = extractor.compile(host_schema(setting))
     prompts = compiled.encode(host_documents(codec, setting.documents, seed))
-    decode = partial(fill, extractor.model, stop=compiled.stop, config=compiled.decoding)
+    run = partial(decode, extractor.model, stop=compiled.stop, config=compiled.decoding)
     with sizes_of(setting):
-        list(decode(prompts[:1]))  # reads the instruction, which stays cached
+        run(prompts[:1])  # reads the instruction, which stays cached
         with TransferCounter(extractor.model.model) as counter:
-            list(decode(prompts))
+            run(prompts)
     return counter

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -18,12 +19,13 @@ from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.extraction import pipeline
 from schemax.runtime.engine import stream as stream_module
-from schemax.runtime.engine.engine import Model, decode, fill
+from schemax.runtime.engine.engine import Model, Placed, Windows, decode, outputs, passes
 from schemax.runtime.engine.limits import Limits
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.filling import child_number
 from schemax.runtime.slots.outputs import DocumentOutput
-from schemax.tokens import PromptIds, SlotOutput
+from schemax.runtime.slots.requests import Request
+from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 Outputs = list[tuple[SlotOutput, ...]]
 
@@ -96,8 +98,29 @@ def filled(
     model: Model, compiled: CompiledSchema, prompts: Iterable[PromptIds]
 ) -> list[DocumentOutput]:
     """What users get of each document of these prompts, in order."""
-    found = dict(fill(model, prompts, compiled.stop, compiled.decoding))
+    found = dict(streamed(model, prompts, compiled.stop, compiled.decoding))
     return [found[place] for place in range(len(found))]
+
+
+def streamed(
+    model: Model, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
+) -> Iterator[Placed]:
+    """Each document's output as it is done, with its place: what the engine's thread runs.
+
+    prompts: laid out window by window, as those of a call; the passes take them as they have room.
+    """
+    windows, rest = Windows(model, config), iter(prompts)
+    refused: list[Placed] = []
+
+    def requests() -> Iterator[Request]:
+        while window := list(islice(rest, windows.size)):
+            found, too_long = windows.requests((prompt, stop) for prompt in window)
+            refused.extend(too_long)
+            yield from found
+
+    for done in passes(model, requests(), config):
+        yield from outputs(done)
+    yield from refused
 
 
 def decoded(

@@ -11,7 +11,7 @@ import tokenizers
 import torch
 from conftest import TITLES, slow_but, tiny_model
 from constrained import forked
-from decoding import TEMPLATE, assert_right, outputs_of, run
+from decoding import TEMPLATE, assert_right, outputs_of, run, streamed
 from transformers import PreTrainedTokenizerFast
 
 from schemax import AttrSchema, Extraction, Extractor
@@ -22,7 +22,6 @@ from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.readout import read_out
 from schemax.formats import DocumentKey, get_format
 from schemax.runtime.engine import stream as stream_module
-from schemax.runtime.engine.engine import fill
 from schemax.runtime.models.model import DecoderModel
 
 CONFIG = DecodingConfig(
@@ -142,7 +141,7 @@ def extractions_of(
     body = text.removeprefix(codec.decode_bytes(prompt.opening).decode().strip())
     ids = (*codec.encode(body), *([codec.eos_ids[0]] if ends else []))
     given = replace(prompt, answers=((ids,),), k_max=(len(ids),))
-    ((_, first), *rest) = fill(extractor.model, [given], compiled.stop, config)
+    ((_, first), *rest) = streamed(extractor.model, [given], compiled.stop, config)
     documents = read_documents(["a", "b", "c"], RecordFields.of(None, "id", "category"))
     outputs = [first, *(output for _, output in rest)]
     return [

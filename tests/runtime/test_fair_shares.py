@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from conftest import TITLES
-from decoding import compiled_in, counted, limited, windowed
+from decoding import compiled_in, counted, limited, streamed, windowed
 
 from schemax.compiler import TextCodec
 from schemax.runtime.engine import stream as stream_module
-from schemax.runtime.engine.engine import fill
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.models.model import DecoderModel
 from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec
@@ -75,7 +74,7 @@ def test_a_small_request_behind_huge_ones_is_done_soon(
         yield from prompts[huge:]
 
     found = {}
-    for place, output in fill(model, requests(), compiled.stop, compiled.decoding):
+    for place, output in streamed(model, requests(), compiled.stop, compiled.decoding):
         found[place] = output.slots, len(passes)
     last = max(after for slots, after in found.values() if len(slots) == 4)
     assert all(len(found[place][0]) == 4 + CALLED for place in range(huge))
@@ -83,7 +82,7 @@ def test_a_small_request_behind_huge_ones_is_done_soon(
     assert max(passes) <= 128
     assert all(scheduler.follow_ups.footprint == 0 for scheduler in schedulers)
     # Shares change when a slot is filled, and not what with.
-    alone = dict(fill(model, iter(first[:1]), compiled.stop, compiled.decoding))
+    alone = dict(streamed(model, iter(first[:1]), compiled.stop, compiled.decoding))
     assert [slot.ids for slot in alone[0].slots] == [slot.ids for slot in found[0][0]]
 
 
@@ -98,5 +97,5 @@ def test_an_only_request_has_whole_passes(
     model = decoder_model()
     passes = counted(monkeypatch, model)
     (prompt,) = compiled.encode(TITLES[:1])
-    list(fill(model, iter([replace(prompt, waves=Many())]), compiled.stop, compiled.decoding))
+    list(streamed(model, iter([replace(prompt, waves=Many())]), compiled.stop, compiled.decoding))
     assert sum(passes[10:-10]) / len(passes[10:-10]) > 120

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import TITLES, slow_but, tiny_config
-from decoding import TEMPLATE, assert_right, run
+from decoding import TEMPLATE, assert_right, run, streamed
 from families import FORK, IN_SEQUENCE, NEARLY, REFUSED, Family
 from oracle import oracle_outputs
 from transformers import Qwen3ForCausalLM
@@ -23,7 +23,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.evaluation.diagnosis.agreement import agreements
 from schemax.runtime.attention.visibility import TokenInfo
-from schemax.runtime.engine.engine import checked, fill
+from schemax.runtime.engine.engine import checked
 from schemax.runtime.engine.fork import ForkModel
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
@@ -78,7 +78,7 @@ def test_llama4_scales_nothing_that_fits(codec: TextCodec, small: Any) -> None:
     model = family.model(codec.vocab_size, floor_scale=700)
     compiled = compile_schema(small, codec, template=TEMPLATE, decoding=PLAIN)
     texts = ["QZW 7 kg, " * 12, "QZW 7 kg, " * 60]
-    found = dict(fill(prepare(model), compiled.encode(texts), compiled.stop, compiled.decoding))
+    found = dict(streamed(prepare(model), compiled.encode(texts), compiled.stop, compiled.decoding))
     requests = requests_of(compiled, texts[0])
     for ids, slot in zip(requests, found[0].slots, strict=True):
         assert list(slot.ids) == generated(model, ids, len(slot.ids))
@@ -123,7 +123,7 @@ def outputs_of(
     model: Any, compiled: CompiledSchema, texts: list[str]
 ) -> list[tuple[SlotOutput, ...]]:
     prompts = [*compiled.encode(texts)]
-    found = dict(fill(model, prompts, compiled.stop, compiled.decoding))
+    found = dict(streamed(model, prompts, compiled.stop, compiled.decoding))
     return [found[place].slots for place in range(len(texts))]
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from conftest import TITLES, slow_but, tiny_model
 from constrained import forked
-from decoding import WAYS, assert_right, compiled_in, in_each_way, outputs_of
+from decoding import WAYS, assert_right, compiled_in, in_each_way, outputs_of, streamed
 from oracle import chosen
 from seams import replaced
 
@@ -22,7 +22,7 @@ from schemax.runtime.attention.batch import KVWrite
 from schemax.runtime.attention.kv_pool import KVPool
 from schemax.runtime.attention.visibility import TokenInfo, visible
 from schemax.runtime.engine import fork as fork_module
-from schemax.runtime.engine.engine import decode, fill
+from schemax.runtime.engine.engine import decode
 from schemax.runtime.engine.fork import ForkModel
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.models.model import DecoderModel
@@ -550,7 +550,7 @@ def test_answers_are_written_whatever_the_model_says(
     prompts = [
         replace(prompt, answers=(given,)) for prompt in compiled.encode([TITLES[0], TITLES[2]])
     ]
-    for _, output in fill(model, prompts, compiled.stop, compiled.decoding):
+    for _, output in streamed(model, prompts, compiled.stop, compiled.decoding):
         first, second, third, _ = output.slots
         assert [slot.ids for slot in (first, second)] == [given[0], given[1][:1]]
         assert [slot.finish_reason for slot in (first, second)] == ["stop", "stop"]

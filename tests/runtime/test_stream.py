@@ -23,13 +23,14 @@ from decoding import (
     in_some_ways,
     limited,
     outputs_of,
+    streamed,
     windowed,
 )
 from seams import watch_prefixes
 
+from schemax import Extractor
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
-from schemax.runtime.engine.engine import fill
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
@@ -100,9 +101,9 @@ def test_several_instructions_share_passes(
     )
     assert len({c.instruction for c in [*compiled, bare]}) == 4
     prompts = [c.encode([text])[0] for text in TITLES for c in [*compiled, bare]]
-    found = dict(fill(model, prompts, bare.stop, bare.decoding))
+    found = dict(streamed(model, prompts, bare.stop, bare.decoding))
     for place, prompt in enumerate(prompts):
-        ((_, alone),) = fill(model, [prompt], bare.stop, bare.decoding)
+        ((_, alone),) = streamed(model, [prompt], bare.stop, bare.decoding)
         assert found[place] == alone
 
 
@@ -159,7 +160,7 @@ def test_no_token_is_padding_and_passes_are_full(
     prompts = compiled.encode(texts)
     outputs_of(model, compiled, texts[:1])
     tokens = counted(monkeypatch, model)
-    found = dict(fill(model, prompts, compiled.stop, compiled.decoding))
+    found = dict(streamed(model, prompts, compiled.stop, compiled.decoding))
     needed = 0
     for place, prompt in enumerate(prompts):
         needed += len(prompt.documents[0]) + len(prompt.opening) + sum(map(len, prompt.keys[0]))
@@ -192,7 +193,7 @@ def test_documents_are_taken_as_there_is_room(
             taken += 1
             yield compiled.encode([f"{TITLES[taken % 7]} {taken}"])[0]
 
-    outputs = fill(decoder_model(), endless(), compiled.stop, compiled.decoding)
+    outputs = streamed(decoder_model(), endless(), compiled.stop, compiled.decoding)
     for count in range(1, 100):
         next(outputs)
         assert taken - count <= 60  # a window, and what is in flight
@@ -233,7 +234,7 @@ def test_what_is_called_for_comes_before_new_documents(
             (prompt,) = compiled.encode([f"{TITLES[taken % 7]} {taken}"])
             yield replace(prompt, waves=Later())
 
-    outputs = fill(decoder_model(), endless(), compiled.stop, compiled.decoding)
+    outputs = streamed(decoder_model(), endless(), compiled.stop, compiled.decoding)
     for count in range(1, 30):
         _, output = next(outputs)
         assert len(output.slots) == 5
@@ -266,7 +267,7 @@ def test_an_input_that_breaks_loses_nothing_that_was_read(
     found = []
 
     def run() -> None:
-        for place, output in fill(decoder_model(), broken(), compiled.stop, compiled.decoding):
+        for place, output in streamed(decoder_model(), broken(), compiled.stop, compiled.decoding):
             assert output.slots
             found.append(place)
 
@@ -307,11 +308,11 @@ def test_instructions_that_nothing_uses_are_let_go(
     prompts = [c.encode([text])[0] for c in compiled for text in TITLES[:3]]
     with pytest.MonkeyPatch.context() as patch:
         watch_prefixes(patch, held.append)
-        found = dict(fill(model, prompts, compiled[0].stop, config))
+        found = dict(streamed(model, prompts, compiled[0].stop, config))
     assert len(found) == 48
     assert max(held) <= 4
     for place in (0, 25, 47):
-        ((_, alone),) = fill(model, [prompts[place]], compiled[0].stop, config)
+        ((_, alone),) = streamed(model, [prompts[place]], compiled[0].stop, config)
         assert found[place] == alone
 
 
@@ -388,22 +389,19 @@ def test_refused_documents_are_told_of_as_they_are_met(
     way: str,
 ) -> None:
     """A stream of nothing but documents that are too long ends no sooner, and piles up nothing."""
-    model = prepare(tiny_model("qwen3", codec.vocab_size, max_position_embeddings=600))
-    compiled = compiled_in(way, small, codec)
-    (long,) = compiled.encode(["Sony " * 600])
-    (short,) = compiled.encode([TITLES[0]])
+    model = tiny_model("qwen3", codec.vocab_size, max_position_embeddings=600)
+    extractor = Extractor(model, codec, eos_ids=codec.eos_ids)
     taken = 0
 
-    def endless() -> Iterator[PromptIds]:
+    def endless() -> Iterator[str]:
         nonlocal taken
         while True:
             taken += 1
-            yield short if taken == 5000 else long
+            yield TITLES[0] if taken == 500 else "Sony " * 600
 
-    outputs = fill(model, endless(), compiled.stop, compiled.decoding)
-    place, output = next(outputs)
-    assert place == 0
-    assert "too long" in (output.problem or "")
-    assert taken <= 2048
-    found = next(place for place, output in outputs if output.problem is None)
-    assert found == 4999
+    items = extractor.stream(endless(), small, template=TEMPLATE, decoding=WAYS[way])
+    first = next(items)
+    assert first.index == 0
+    assert "too long" in first.errors[0].message
+    assert taken <= 100
+    assert next(item.index for item in items if item.steps) == 499

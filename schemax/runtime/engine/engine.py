@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Protocol
 
 from schemax.config import DecodingConfig
@@ -42,35 +42,6 @@ Placed = tuple[int, DocumentOutput]
 # Prompts taken from the input at a time, to be sorted by length: few at first, so that the model
 # has something to do while others are laid out.
 _FIRST_WINDOW, _WINDOW = 64, 1024
-
-
-def fill(
-    model: AnyModel, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
-) -> Iterator[Placed]:
-    """Fills all slots of all prompts; yields (place, output) per document as they are done.
-
-    prompts: taken as they are needed. place counts documents through them in order. Prompts that
-    exceed the model's context or the memory are reported, each document with its `problem`, and the
-    others go on.
-    """
-    layout, rest = Windows(model, config), iter(prompts)
-    requests: deque[Request] = deque()
-    refused: list[Placed] = []
-
-    def take() -> Request | None:
-        while not (requests or refused) and (window := list(islice(rest, layout.size))):
-            more, refused[:] = layout.requests((prompt, stop) for prompt in window)
-            requests.extend(more)
-        return requests.popleft() if requests else None
-
-    is_done = False
-    while not is_done:
-        for done in passes(model, Taken(take), config):
-            yield from (*outputs(done), *refused)
-            refused.clear()
-        is_done = not refused
-        yield from refused
-        refused.clear()
 
 
 class Taken(Iterator[Request]):

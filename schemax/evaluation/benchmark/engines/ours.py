@@ -1,9 +1,10 @@
-"""Our own engines: settings of decoding, run by `fill`."""
+"""Our own engines: settings of decoding."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +18,7 @@ from schemax.evaluation.benchmark.engines.base import (
     Unavailable,
 )
 from schemax.evaluation.benchmark.workload import Workload
-from schemax.runtime.engine.engine import fill
+from schemax.runtime.engine.engine import Windows, outputs, run
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
 
@@ -85,8 +86,11 @@ class SchemaxEngine(Engine):
             prompts, stop = work.autoregressive_prompts(stacked), work.end
         else:
             prompts, stop = work.prompts(stacked), work.stop
+        windows = Windows(self.prepared, self.config)
+        requests, refused = windows.requests((prompt, stop) for prompt in prompts)
+        done = outputs(run(self.prepared, iter(requests), self.config))
         found: dict[int, Any] = {}
-        for place, output in fill(self.prepared, prompts, stop, self.config):
+        for place, output in chain(refused, done):
             if output.problem is not None:
                 raise BenchmarkError(f"{self.name}, document {place}: {output.problem}")
             found[place] = tuple(slot.ids for slot in output.slots)
