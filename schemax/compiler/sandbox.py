@@ -1,8 +1,8 @@
-"""The sandbox of templates, which anyone may have written: no way to Python, bounded time and size.
+"""The sandbox of templates, which anyone may have written: no way to Python, bounded work and time.
 
-Jinja's own sandbox keeps templates from unsafe attributes and calls. This one also bounds the
-output, every intermediate text and the time. A model's folder brings templates of its own, which
-must not stop a process that loads it.
+Jinja's own sandbox keeps templates from unsafe attributes and calls. This one also counts what
+operations may write, before they do, and checks the time. A model's folder brings templates of its
+own, which must not stop a process that loads it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import wraps
+from itertools import chain
 from typing import Any
 
 import jinja2
@@ -24,17 +25,10 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-MOST_CHARACTERS = 1_000_000
-"""The most characters of a template, of its output, and of every intermediate text."""
-
-MOST_SECONDS = 5.0
-"""The most seconds of processor time to render a template once."""
-
-# The most bits of a whole number that a template computes.
-_MOST_BITS = 10_000
-# A width of five digits or more in a format, which pads a text beyond 9,999 characters.
-_WIDE = re.compile(r"%[^a-zA-Z%]*[0-9]{5}|\{[^{}]*[0-9]{5}")
-_WIDTH_GIVEN = re.compile(r"%[^a-zA-Z%]*\*|\{[^{}]*\{")
+MOST_CHARACTERS = 1_000_000  # of a template
+MOST_STEPS = 20_000_000  # of a template: characters that its operations may write
+MOST_SECONDS = 5.0  # of processor time, to render a template once
+_OUTPUT = 20  # steps of a character of the output
 
 
 class TooMuch(jinja2.TemplateRuntimeError):
@@ -87,15 +81,33 @@ class _Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
+def _counted(kind: str) -> Callable[[Any, Any, Frame], None]:
+    visit = getattr(CodeGenerator, f"visit_{kind}")
+
+    def counted(self: CodeGenerator, node: Any, frame: Frame) -> None:
+        is_value = getattr(node, "ctx", "load") == "load"
+        self.write("environment.counted(" if is_value else "")
+        visit(self, node, frame)
+        self.write(")" if is_value else "")
+
+    return counted
+
+
 class _Generator(CodeGenerator):
-    """Makes the environment join operands of `~`, for which Jinja has no hook."""
+    """Counts `~`, and literals, which may hold a value many times: Jinja has no hook for these."""
+
+    visit_Dict = _counted("Dict")  # type: ignore[assignment]  # noqa: N815
+    visit_List = _counted("List")  # type: ignore[assignment]  # noqa: N815
+    visit_Tuple = _counted("Tuple")  # type: ignore[assignment]  # noqa: N815
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802  # Jinja's name
-        self.write("environment.concat(map(str, (")
-        for part in node.nodes:
-            self.visit(part, frame)
-            self.write(", ")
-        self.write(")))")
+        self.write("''.join(map(str, ")
+        self.visit_Tuple(nodes.Tuple(node.nodes, "load"), frame)
+        self.write("))")
+
+
+class _Namespace(jinja2.utils.Namespace):
+    __repr__ = object.__repr__  # without its values, which may hold a namespace many times
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -108,115 +120,83 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             lstrip_blocks=True,
             undefined=undefined,
             extensions=["jinja2.ext.loopcontrols", _Generation],
+            # With a context nothing is computed while compiling, which no deadline ends.
+            finalize=jinja2.pass_context(lambda _, value: value),
+            optimized=False,
         )
-        self.filters.update({name: _bounded(name, f) for name, f in self.filters.items()})
+        self._steps = 0
+        self.filters.update({name: self._bounded(f) for name, f in self.filters.items()})
+        del self.filters["sum"]  # takes the square of the number of lists to add these up
+        self.globals["namespace"] = _Namespace
         # Names that chat templates in the wild rely on.
         self.globals["raise_exception"] = _raise_exception
         self.globals["strftime_now"] = lambda pattern: datetime.now().strftime(pattern)
 
-    @staticmethod
-    def concat(parts: Iterable[str]) -> str:
-        kept, size = [], 0
-        for part in parts:
-            size += len(part)
-            _check_size(size)
-            kept.append(part)
-        return "".join(kept)
+    def spend(self, *operands: Any) -> None:
+        """Counts an operation, which writes at most the product of its two largest operands."""
+        *_, second, first = sorted([1, 1, *(1 + _size(operand) for operand in operands)])
+        self._steps += first * second
+        if self._steps > MOST_STEPS:
+            raise TooMuch(f"it takes more than {MOST_STEPS:,} steps")
+
+    def counted(self, value: Any, times: int = 0) -> Any:
+        self.spend(value, times)
+        return value
+
+    def concat(self, parts: Iterable[str]) -> str:
+        return "".join([self.counted(part, _OUTPUT) for part in parts])
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "%" and isinstance(left, str):
-            _check_format(left, right if isinstance(right, tuple) else (right,))
-        elif isinstance(left, int) and isinstance(right, int):
-            growth = left.bit_length() + right.bit_length()
-            if operator == "**":
-                growth = left.bit_length() * abs(right)
-            if operator != "%" and growth > _MOST_BITS:
-                raise TooMuch("it computes a number that is too large")
-        elif operator == "*":
-            times = right if isinstance(right, int) else left
-            _check_size(max(_length(left), _length(right)) * (times if _is_whole(times) else 1))
+            self.spend(left, *(right if isinstance(right, tuple) else (right,)), *_widths(left))
         elif operator == "+":
-            _check_size(_length(left) + _length(right))
+            self.spend([left, right])
+        elif isinstance(left, int) and isinstance(right, int):  # as large as their bits
+            self.spend([left], right if operator == "**" else [right])
+        else:
+            self.spend(left, right)
         return super().call_binop(context, operator, left, right)
 
     def call(self, context: Context, called: Any, /, *args: Any, **kwargs: Any) -> Any:
-        owner = getattr(called, "__self__", None)
-        if isinstance(owner, str):
-            _check_growth(called.__name__, owner, (*args, *kwargs.values()))
+        owner = getattr(getattr(called, "__wrapped__", called), "__self__", None)
+        if isinstance(owner, (str, bytes, int, float, Collection)):
+            called = self._bounded(called, owner)
+        self.spend([*args, *kwargs.values()])
         return super().call(context, called, *args, **kwargs)
 
-    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        inner = super().wrap_str_format(value)
-        if inner is None:
-            return None
+    def _bounded(self, function: Callable[..., Any], *owner: Any) -> Callable[..., Any]:
+        """A filter or method, counted before it runs, with lists in the place of iterators."""
 
-        def bounded(*args: Any, **kwargs: Any) -> str:
-            _check_format(value.__self__, (*args, *kwargs.values()))
-            return inner(*args, **kwargs)
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            operands = [*owner, *(args := tuple(map(_listed, args))), *kwargs.values()]
+            if "format" in function.__name__:
+                operands += (n for text in operands if isinstance(text, str) for n in _widths(text))
+            self.spend(*operands)
+            return _listed(function(*args, **kwargs))
 
-        return bounded
-
-
-def _bounded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The filter with a check, before it runs, of the size that it would write."""
-    # Some filters are passed the environment before the value.
-    place = 1 if hasattr(function, "jinja_pass_arg") else 0
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if len(args) > place:
-            _check_growth(name, args[place], (*args[place + 1 :], *kwargs.values()))
-        return function(*args, **kwargs)
-
-    return call
+        return call
 
 
-def _check_growth(name: str, value: Any, args: Sequence[Any]) -> None:
-    """Raises TooMuch for a method or filter of texts that would write too much.
-
-    All others write about as much as they are given.
-    """
-    widest = max(filter(_is_whole, args), default=0)
-    longest = max(map(_length, args), default=0)
-    if name in ("center", "ljust", "rjust", "zfill", "wordwrap"):
-        _check_size(widest)
-    elif name in ("indent", "expandtabs", "tojson"):
-        lines = len(re.findall(r"[\n\t]", value)) if isinstance(value, str) else _length(value)
-        _check_size((lines + 1) * max(widest, longest if name == "indent" else 0))
-    elif name == "replace" and len(args) > 1:
-        old, new = map(str, args[:2])
-        _check_size(str(value).count(old) * len(new))
-    elif name == "join":
-        _check_size(max(_length(value), 1) * max(longest, 1))
-        parts = (part for some in (value, *args) if isinstance(some, list) for part in some)
-        _check_size(sum(map(_length, parts)))
-    elif name == "format":
-        _check_format(str(value), args)
-    elif name in ("batch", "slice"):
-        _check_size(widest)
+def _size(value: Any, *, inner: bool = False) -> int:
+    """The characters and items of a value; of a number itself, or its bits within a list."""
+    if isinstance(value, int):
+        return value.bit_length() if inner else abs(value)
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, (jinja2.Undefined, Context)) or not isinstance(value, Collection):
+        return 0
+    items = chain(value, value.values()) if isinstance(value, Mapping) else value
+    return len(value) + sum(_size(item, inner=True) for item in items)
 
 
-def _check_format(text: str, args: Sequence[Any]) -> None:
-    """Raises TooMuch for a width that pads too far, and for texts that are inserted too often."""
-    if _WIDE.search(text):
-        raise TooMuch("it formats with a width that is too large")
-    if _WIDTH_GIVEN.search(text):
-        _check_size(max(filter(_is_whole, args), default=0))
-    places = text.count("%") + text.count("{")
-    _check_size(places * max(map(_length, args), default=0))
+def _widths(text: str) -> list[int]:
+    """The numbers in a format, which may be widths."""
+    return [int(digits) for digits in re.findall("[0-9]{1,9}", text)]
 
 
-def _check_size(size: float) -> None:
-    if size > MOST_CHARACTERS:
-        raise TooMuch(f"it writes more than {MOST_CHARACTERS:,} characters")
-
-
-def _length(value: Any) -> int:
-    return len(value) if isinstance(value, (str, bytes, list, tuple, Mapping)) else 0
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, Iterator) else value
 
 
 def _raise_exception(message: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import jinja2
@@ -39,12 +38,25 @@ TOO_LARGE = [
     "{% for i in range(9000) %}{{ 'a' * 1000 }}{% endfor %}",
     "{% set x %}{% for i in range(9000) %}{{ 'a' * 1000 }}{% endfor %}{% endset %}",
     "{% macro f() %}{% for i in range(9000) %}{{ 'a' * 1000 }}{% endfor %}{% endmacro %}{{ f() }}",
+    "{{ (1).to_bytes(10**10, 'big') }}",
+    "{{ 5|round(-10**10) }}",
+    "{{ ('a' * 1000).encode().center(10**10) }}",
+    "{{ ('a' * 1000).translate({97: 'b' * 100000}) }}",
+    "{{ range(9999)|join('a' * 100000) }}",
+    "{{ ('a' * 100000).join(range(999)|map('string')) }}",
+    "{% for i in range(9999) %}{{ loop|join('a' * 100000) }}{% endfor %}",
+    DOUBLING.replace("STEP", "[n.x, n.x]") + "{{ n.x == n }}",
+    DOUBLING.replace("STEP", "{1: n.x, 2: n.x}") + "{{ n.x == n }}",
+    DOUBLING.replace("STEP", "dict(a=n.x, b=n.x)") + "{{ n.x == n }}",
+    DOUBLING.replace("STEP", "n.x * n.x").replace("'aa'", "3"),
+    "{{ range(9999)|map('list')|sum(start=[]) }}",
 ]
 ENDLESS = [
     "{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}",
     "{% set n = namespace(x=0) %}{% for i in range(90000) %}{% for j in range(90000) %}"
     "{% set n.x = n.x + 1 %}{% endfor %}{% endfor %}",
     "{{ lipsum(n=10**9) }}",
+    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
 ]
 NESTED = [
     "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
@@ -56,6 +68,12 @@ NESTED = [
 ]
 
 
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MOST_STEPS", 2_000_000)
+
+
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("template", [*TOO_LARGE, *NESTED])
 def test_templates_that_do_too_much_are_refused(codec: TextCodec, template: str) -> None:
     with pytest.raises(TemplateError, match="template"):
@@ -67,10 +85,9 @@ def test_templates_that_take_too_long_are_refused(
     codec: TextCodec, template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "MOST_SECONDS", 0.2)
-    traced, started = sys.gettrace(), time.process_time()
-    with pytest.raises(TemplateError, match=r"takes more than 0\.2 seconds|more than 1,000,000"):
+    traced = sys.gettrace()
+    with pytest.raises(TemplateError, match=r"takes more than 0\.2 seconds"):
         compile_schema(Small, codec, template=f"{template}\n{SHOWN}")
-    assert time.process_time() - started < 5
     assert sys.gettrace() is traced
 
 
