@@ -19,16 +19,15 @@ from schemax.attributes.json_document import MOST_PARTS
 from schemax.attributes.patterns import pattern_of
 from schemax.base.messages import clipped
 
-# The most schemas and values that an instance is compared with, references behind references,
-# seconds for all searches in an instance, and seconds of a thread for its validation.
+# The most steps to validate an instance, and a document against the standard; references behind
+# references; and seconds of a thread for all searches in an instance, since some patterns have no
+# engine that takes linear time.
 _MOST_STEPS = 200_000
+MOST_CHECKING = 1_000_000
 _DEEPEST = 32
 _MOST_SEARCHING = 1.0
-_MOST_SECONDS = 2.0
-# The most seconds of a thread to check a document itself against the standard.
-MOST_CHECKING = 10.0
-# The number of keywords of a schema, or of names that a keyword lists, that costs a further step.
-_SIZE_OF_STEP = 16
+# The keywords, names or items of a step, and its characters.
+_ITEMS_OF_STEP, _CHARACTERS_OF_STEP = 16, 256
 
 _REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
 
@@ -45,28 +44,30 @@ class Effort(threading.local):
         steps: float = _MOST_STEPS,
         references: float = MOST_PARTS,
         deepest: float = _DEEPEST,
-        seconds: float = _MOST_SECONDS,
     ) -> None:
         self._most_steps, self._most_references = steps, references
-        self._deepest, self._most_seconds = deepest, seconds
+        self._deepest = deepest
         self.begin()
 
     def begin(self) -> None:
         self._steps = self._references = self._depth = 0
         self._searching = 0.0
-        self._until = time.thread_time() + self._most_seconds
 
     def step(self, count: int = 1) -> None:
         """Counts schemas that are entered and values that are compared."""
         self._steps += count
         if self._steps > self._most_steps:
             raise TooMuch(f"the document's conditions take more than {self._most_steps:,} steps")
-        if time.thread_time() > self._until:
-            raise TooMuch(f"it takes more than {self._most_seconds:g} seconds to judge")
 
-    def entering(self, said: Any) -> None:
-        """Counts a schema, or the value of a keyword, by its size."""
-        self.step(1 + len(said) // _SIZE_OF_STEP if isinstance(said, (list, dict)) else 1)
+    def entering(self, part: Any) -> None:
+        """Counts a schema, the value of a keyword, or an instance, by its size."""
+        each = _CHARACTERS_OF_STEP if isinstance(part, str) else _ITEMS_OF_STEP
+        self.step(1 + len(part) // each if isinstance(part, (list, dict, str)) else 1)
+
+    def telling(self, message: str) -> str:
+        """Counts a message, which holds the values that it is about; then returns the message."""
+        self.step(1 + len(message) // _CHARACTERS_OF_STEP)
+        return message
 
     def following(self, follow: Any) -> Any:
         """Wraps the keyword of a reference, bounded in number and depth.
@@ -88,13 +89,13 @@ class Effort(threading.local):
 
     def is_in(self, pattern: str, text: str) -> bool:
         """True if a pattern is found in a text. Raises ValueError for an unusable pattern."""
-        began = time.perf_counter()
+        began = time.thread_time()
         try:
             return pattern_of(pattern).is_in(text)
         except ValueError as error:  # a pattern that no engine takes, or that takes too long
             raise ValueError(f"its pattern cannot be used: {clipped(str(error))}") from None
         finally:
-            self._searching += time.perf_counter() - began
+            self._searching += time.thread_time() - began
             if self._searching > _MOST_SEARCHING:
                 raise TooMuch(f"searching for patterns took more than {_MOST_SEARCHING:g} second")
 
@@ -118,7 +119,7 @@ def bounded(kind: Any, effort: Effort) -> Any:
     words = {word: judge for word, judge in words.items() if word in kind.VALIDATORS}
     for word in words.keys() & _REFERENCES:
         words[word] = effort.following(words[word])
-    made = extend(kind, {word: _counted(judge, effort) for word, judge in words.items()})
+    made = extend(kind, {word: _counted(word, judge, effort) for word, judge in words.items()})
 
     def evolve(self: Any, **changes: Any) -> Any:
         # jsonschema's own `evolve` leaves a part with a `$schema` to a class without bounds.
@@ -137,20 +138,23 @@ def check_standard(kind: Any, root: Any) -> None:
     from jsonschema import SchemaError
     from jsonschema.validators import validator_for
 
-    effort = Effort(math.inf, math.inf, math.inf, MOST_CHECKING)
+    effort = Effort(MOST_CHECKING, math.inf, math.inf)
     judge = bounded(validator_for(kind.META_SCHEMA, default=kind), effort)
     for error in judge(kind.META_SCHEMA, format_checker=kind.FORMAT_CHECKER).iter_errors(root):
         raise SchemaError.create_from(error)
 
 
-def _counted(judge: Callable[..., Any], effort: Effort) -> Callable[..., Iterator[Any]]:
+def _counted(word: str, judge: Callable[..., Any], effort: Effort) -> Callable[..., Iterator[Any]]:
     """Wraps a keyword so that its work counts, and that a `nullable` schema allows null."""
 
     def judged(validator: Any, said: Any, instance: Any, node: Any) -> Iterator[Any]:
-        effort.entering(() if said is node.get("enum") else said)
+        effort.entering(None if word == "enum" else said)
+        effort.entering(instance)
+        if word.startswith("unevaluated") and isinstance(instance, (list, dict)):
+            effort.step(len(instance) ** 2 // _ITEMS_OF_STEP)  # compares all pairs
         if instance is not None or node.get("nullable") is not True:
             for error in judge(validator, said, instance, node) or ():
-                effort.step()
+                effort.telling(error.message)
                 yield error
 
     return judged
@@ -229,11 +233,11 @@ class _Keywords:
 
     def enum(self, _validator: Any, choices: Any, instance: Any, node: Any) -> Iterator[Any]:
         if _key(instance, self._effort.step) not in self._keys(node, "enum", choices):
-            yield _fault(f"{_shown(instance)} is not one of {_shown(choices[:_SHOWN])}")
+            yield _fault(f"{self._shown(instance)} is not one of {self._shown(choices[:_SHOWN])}")
 
     def const(self, _validator: Any, value: Any, instance: Any, node: Any) -> Iterator[Any]:
         if _key(instance, self._effort.step) not in self._keys(node, "const", [value]):
-            yield _fault(f"{_shown(value)} was expected")
+            yield _fault(f"{self._shown(value)} was expected")
 
     def unique_items(self, validator: Any, is_asked: Any, items: Any, _node: Any) -> Iterator[Any]:
         if not is_asked or not validator.is_type(items, "array"):
@@ -242,9 +246,13 @@ class _Keywords:
         for item in items:
             key = _key(item, self._effort.step)
             if key in seen:
-                yield _fault(f"{_shown(items)} has non-unique elements")
+                yield _fault(f"{self._shown(items)} has non-unique elements")
                 return
             seen.add(key)
+
+    def _shown(self, value: Any) -> str:
+        text = clipped(self._effort.telling(repr(value)))
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
     def _keys(self, node: Any, word: str, values: Iterable[Any]) -> frozenset[Hashable]:
         place = id(node), word
@@ -268,8 +276,3 @@ def _fault(message: str) -> Any:
     from jsonschema import ValidationError
 
     return ValidationError(message)
-
-
-def _shown(value: Any) -> str:
-    text = clipped(repr(value))
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

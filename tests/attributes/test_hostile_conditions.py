@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,10 +37,34 @@ def doubling(items: int) -> dict[str, Any]:
 
 def test_choices_of_conditions_are_looked_up() -> None:
     model = AttrSchema.from_json_schema(doubling(3))
-    started = time.process_time()
     assert "should not be valid" in str(forbidden_by_document(model, {"x": ["q"] * 3}))
     assert forbidden_by_document(model, {"x": ["v1", *["q"] * 2]}) is None
-    assert time.process_time() - started < 10
+
+
+def test_large_values_and_messages_count() -> None:
+    """A message of jsonschema's holds the whole value, each time that it is judged."""
+    model = AttrSchema.from_json_schema(doubling(3000))
+    said = str(forbidden_by_document(model, {"x": ["q"] * 3000}))
+    assert "more than 200,000 steps" in said
+    effort = json_effort.Effort(steps=10)
+    with pytest.raises(json_effort.TooMuch, match="more than 10 steps"):
+        effort.telling("x" * 3000)
+    with pytest.raises(json_effort.TooMuch, match="more than 10 steps"):
+        json_effort.Effort(steps=10).entering(["x"] * 200)
+
+
+@pytest.mark.parametrize("count", [100, 200])
+def test_items_that_no_keyword_has_judged_count_in_pairs(count: int) -> None:
+    from jsonschema import Draft202012Validator
+
+    effort = json_effort.Effort(steps=1_000)
+    node = {"prefixItems": [True], "unevaluatedItems": {"type": "integer"}}
+    judge = json_effort.bounded(Draft202012Validator, effort)(node)
+    if count == 100:
+        assert not list(judge.iter_errors([1] * count))
+    else:
+        with pytest.raises(json_effort.TooMuch):
+            list(judge.iter_errors([1] * count))
 
 
 @pytest.mark.slow
@@ -57,15 +79,7 @@ def test_names_of_conditions_count() -> None:
         }
     )
     said = str(forbidden_by_document(model, {"x": "q"}))
-    assert re.search("more than (200,000 steps|2 seconds)", said)  # of a slow machine
-
-
-def test_judging_takes_so_many_seconds_of_a_thread() -> None:
-    effort = json_effort.Effort(seconds=0.01)
-    started = time.thread_time()
-    with pytest.raises(json_effort.TooMuch, match=r"more than 0\.01 seconds"):
-        any(effort.step(0) for _ in iter(int, 1))
-    assert time.thread_time() - started < 5
+    assert "more than 200,000 steps" in said
 
 
 @pytest.mark.parametrize(
@@ -107,22 +121,20 @@ def test_values_are_equal_as_the_standard_says(node: Any, value: Any, is_allowed
         ),
     ],
 )
-def test_documents_are_held_against_the_standard_in_time(
+def test_large_documents_are_held_against_the_standard(
     draft: str, words: Any, said: str | None
 ) -> None:
     document = {"$schema": draft, "type": "object", "properties": {"x": TEXT}, **words}
-    started = time.process_time()
     if said is None:
         assert AttrSchema.from_json_schema(document)
     else:
         with pytest.raises(SchemaError, match=said):
             AttrSchema.from_json_schema(document)
-    assert time.process_time() - started < 10
 
 
 def test_holding_a_document_against_the_standard_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_effort, "MOST_CHECKING", 0.0)
-    with pytest.raises(SchemaError, match="more than 0 seconds to judge; shorten it"):
+    monkeypatch.setattr(json_effort, "MOST_CHECKING", 10)
+    with pytest.raises(SchemaError, match="take more than 10 steps; shorten it"):
         AttrSchema.from_json_schema({"type": "object", "properties": {"x": TEXT}})
 
 
