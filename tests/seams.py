@@ -101,7 +101,9 @@ def prefixes_of(model: Any) -> list[Any]:
 
 def keep_no_prefixes(patch: pytest.MonkeyPatch, model: Any) -> None:
     """As few as can be."""
-    patch.setattr(model, "_kept_bytes", 1)
+    from schemax.runtime.models.model import _prefixes
+
+    patch.setattr(model, "_prefixes", _prefixes(1))
 
 
 def watch_second_choices(patch: pytest.MonkeyPatch, seen: Callable[[], None]) -> None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from operator import itemgetter
+from threading import Lock
 from typing import Any
 
 import regex
 from annotated_types import BaseMetadata
+from cachetools import LRUCache, cached
 from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticKnownError, SchemaValidator, core_schema
 from pydantic_core import SchemaError as CoreSchemaError
 
-from schemax.base.byte_cache import cached_in_bytes
 from schemax.base.messages import clipped
 
 LONGEST = 10_000
@@ -70,7 +72,7 @@ class Pattern(BaseMetadata):
     def is_in(self, text: str) -> bool:
         """True if the pattern is found in a text. Raises ValueError if that takes too long."""
         try:
-            return _search_of(self.pattern)(text)
+            return _search_of(self.pattern)[0](text)
         except TimeoutError:
             raise ValueError(
                 f"searching for the pattern {clipped(repr(self.pattern))} took more than "
@@ -95,22 +97,23 @@ def bytes_of(pattern: str) -> int:
     return min(_MOST_COMPILED, each * states_of(pattern))
 
 
-@cached_in_bytes(_MOST_BYTES, bytes_of)
-def _search_of(pattern: str) -> Callable[[str], bool]:
-    """A function that searches a text for a pattern, and may raise TimeoutError.
+@cached(LRUCache(_MOST_BYTES, itemgetter(1)), lock=Lock())
+def _search_of(pattern: str) -> tuple[Callable[[str], bool], int]:
+    """A function that searches a text for a pattern, and may raise TimeoutError; and its bytes.
 
     Raises ValueError for a pattern that no engine takes.
     """
     try:
         linear = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
-        return linear.isinstance_python
+        return linear.isinstance_python, bytes_of(pattern)
     except CoreSchemaError:
         pass
     try:
         compiled = regex.compile(pattern, cache_pattern=False)
     except (regex.error, RecursionError, OverflowError) as error:
         raise ValueError(str(error)) from error
-    return lambda text: compiled.search(text, timeout=_MOST_SECONDS) is not None
+    search = partial(compiled.search, timeout=_MOST_SECONDS)
+    return lambda text: search(text) is not None, bytes_of(pattern)
 
 
 _PART = re.compile(

@@ -12,13 +12,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
+from threading import Lock
 from typing import Literal, TypeAlias
 
+from cachetools import LRUCache, cached
 from pydantic_core import SchemaError as CoreSchemaError
 from pydantic_core import SchemaValidator, core_schema
 
 from schemax.attributes.patterns import bytes_of
-from schemax.base.byte_cache import cached_in_bytes
 from schemax.formats import Form
 
 Write: TypeAlias = Callable[[str], str]
@@ -68,13 +70,13 @@ def exactly(text: str) -> str:
 
 def is_found(pattern: str, text: str) -> bool:
     """True if Rust's `regex` finds the pattern in the text."""
-    return _reader(pattern).isinstance_python(text)
+    return _reader(pattern)[0].isinstance_python(text)
 
 
-@cached_in_bytes(16_000_000, bytes_of)
-def _reader(pattern: str) -> SchemaValidator:
+@cached(LRUCache(16_000_000, itemgetter(1)), lock=Lock())
+def _reader(pattern: str) -> tuple[SchemaValidator, int]:
     try:
-        return SchemaValidator(core_schema.str_schema(pattern=pattern))
+        return SchemaValidator(core_schema.str_schema(pattern=pattern)), bytes_of(pattern)
     except CoreSchemaError as error:
         raise Unsupported(f"{pattern!r}: {error}") from error
 

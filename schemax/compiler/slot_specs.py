@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import itemgetter
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache, cached
 
 from schemax.attributes import Attribute
 from schemax.attributes.patterns import states_of
-from schemax.base.byte_cache import cached_in_bytes
 from schemax.compiler.extractive import copying_of
 from schemax.compiler.free_text import TextForm, text_table
 from schemax.compiler.grammars import (
@@ -49,7 +51,7 @@ class TokenGrammar:
         return hash(self.text)  # a string caches its hash; the other fields are nearly always equal
 
     def new_matcher(self) -> Any:
-        return prototype(self.text, self.codec, self.eos_ids, self.vocab_size).deep_copy()
+        return prototype(self.text, self.codec, self.eos_ids, self.vocab_size)[0].deep_copy()
 
     def not_first(self) -> tuple[int, ...]:
         return _not_first(self)
@@ -163,17 +165,19 @@ def _encoded(codec: TextCodec, data: bytes) -> tuple[int, ...]:
     return ids if data.startswith(codec.decode_bytes(ids)) else ()
 
 
-def _automaton_bytes(grammar: str, *_: object) -> int:
-    """A rough size of the grammar's automaton, from the states of its patterns."""
-    return 20_000 + 4_000 * states_of(grammar)
+_MOST_BYTES = 64_000_000  # of the matchers that are kept
 
 
-@cached_in_bytes(64_000_000, _automaton_bytes)
-def prototype(grammar: str, codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int) -> Any:
+@cached(LRUCache(_MOST_BYTES, itemgetter(1)), lock=Lock())
+def prototype(
+    grammar: str, codec: TextCodec, eos_ids: tuple[int, ...], vocab_size: int
+) -> tuple[Any, int]:
+    """A matcher to copy, and a rough size of its automaton, from the states of its patterns."""
     from llguidance import LLMatcher
 
     tokenizer = _tokenizer(codec, eos_ids, vocab_size)
-    return LLMatcher(tokenizer, grammar, log_level=0, limits=parser_limits())
+    matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=parser_limits())
+    return matcher, min(_MOST_BYTES, 20_000 + 4_000 * states_of(grammar))
 
 
 @lru_cache(maxsize=8)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from cachetools import LRUCache
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
-from schemax.base.byte_cache import ByteCache
 from schemax.compiler import CompiledSchema
 from schemax.extraction.catalog import load_schema
 from schemax.extraction.schema import AttrSchema
@@ -44,13 +44,19 @@ class ClientSchema:
     choices: int = 0
     compiled: dict[Any, CompiledSchema] = field(default_factory=dict)
 
+    @property
+    def bytes(self) -> int:
+        return _SCHEMA_BYTES + _CHARACTER_BYTES * len(self.key[1]) + _CHOICE_BYTES * self.choices
+
 
 class Schemas:
     """An LRU cache of declarations, each of which is compiled once."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self.kept = ByteCache[ClientSchema](limits.cache_bytes)
+        most = limits.cache_bytes
+        # Of the event loop's thread alone. A declaration that is larger stays until the next.
+        self.kept = LRUCache[_Key, ClientSchema](most, lambda schema: min(most, schema.bytes))
         self._coming: dict[_Key, asyncio.Task[ClientSchema]] = {}
         self._made = 0
 
@@ -78,11 +84,10 @@ class Schemas:
 
     def forget(self, schema: ClientSchema) -> None:
         """Drops a declaration, as one that cannot be compiled."""
-        self.kept.drop(schema.key)
+        self.kept.pop(schema.key, None)
 
     def _keep(self, key: _Key, found: ClientSchema) -> None:
-        size = _SCHEMA_BYTES + _CHARACTER_BYTES * len(key[1]) + _CHOICE_BYTES * found.choices
-        self.kept.put(key, found, size)
+        self.kept[key] = found
         self._made += 1
         if self._made % _SEARCHED_AFTER == 0:
             gc.collect()

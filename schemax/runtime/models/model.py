@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from cachetools import LRUCache
 from torch import Tensor, nn
 
 from schemax.config import DecodingConfig
@@ -62,9 +62,7 @@ class DecoderModel(LanguageModel):
         self._cache_name = self.architecture.state_name or "past_key_values"
         self.bytes_per_token = 0
         self._spans = tuple(self.architecture.spans.items())
-        self._prefixes: OrderedDict[PrefixKey, PrefixKV] = OrderedDict()
-        self._prefix_bytes = 0
-        self._kept_bytes = _KEPT_BYTES
+        self._prefixes = _prefixes(_KEPT_BYTES)
         self._chains = attention.compiled_chains() if is_compiled(model) else None
         self._longrope = None
         if self.architecture.switch is not None:
@@ -142,7 +140,6 @@ class DecoderModel(LanguageModel):
         key = (ids, behind, use_long_rope, self._fingerprint())
         with self._lock:
             if (known := self._prefixes.get(key)) is not None:
-                self._prefixes.move_to_end(key)
                 return known
             cache = self.new_cache()
             if behind:
@@ -153,9 +150,6 @@ class DecoderModel(LanguageModel):
             self.run_batch(batch, cache)
             found = tuple(layer.prefixes[1] for layer in cache.kv_layers)
             self._prefixes[key] = found
-            self._prefix_bytes += _bytes_of(found)
-            while self._prefix_bytes > self._kept_bytes and len(self._prefixes) > 1:
-                self._prefix_bytes -= _bytes_of(self._prefixes.popitem(last=False)[1])
             return found
 
     def _fingerprint(self) -> int:
@@ -167,12 +161,11 @@ class DecoderModel(LanguageModel):
         """Drops the prefixes kept from earlier calls."""
         with self._lock:
             self._prefixes.clear()
-            self._prefix_bytes = 0
 
     def serve_strangers(self) -> None:
         """Keeps fewer prefixes from now on, since clients of a server send ever new schemas."""
         weights = sum(weight.nbytes for weight in self.model.parameters())
-        self._kept_bytes = min(_KEPT_BYTES, max(_SERVED_BYTES, weights // 2))
+        self._prefixes = _prefixes(min(_KEPT_BYTES, max(_SERVED_BYTES, weights // 2)))
 
     def new_cache(self) -> KVPool:
         return KVPool(self.num_layers)
@@ -215,8 +208,9 @@ class DecoderModel(LanguageModel):
         return torch.zeros_like(allowed, dtype=self.dtype).masked_fill_(~allowed, lowest)
 
 
-def _bytes_of(found: PrefixKV) -> int:
-    return sum(part.nbytes for both in found for part in both)
+def _prefixes(most: int) -> LRUCache[PrefixKey, PrefixKV]:
+    """A cache of prefixes. most: bytes of all; a prefix that has more stays until the next."""
+    return LRUCache(most, lambda layers: min(most, sum(x.nbytes for kv in layers for x in kv)))
 
 
 class Longrope:
