@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,16 @@ import torch
 import typer
 
 from benchmarks import rivals as known
+from benchmarks.compare import build_grid, load_subject
 from benchmarks.constraints import measure_constraints
+from benchmarks.generated import Sizes
 from benchmarks.gpu import SHAPES_OF_CARDS, Suite, run_suite
+from benchmarks.host import HostRow, measure_host, settings
 from benchmarks.load import Load, measure_load
-from benchmarks.passes import measure_passes
+from benchmarks.options import CompareOptions, Pages, Shape, ShowOptions
+from benchmarks.page import write_page
+from benchmarks.passes import PassRow, measure_passes
+from benchmarks.plot import plot
 from benchmarks.rivals.draft import DraftOptions
 from benchmarks.served import measure_served
 from benchmarks.tables import measure_tables
@@ -26,12 +33,14 @@ from benchmarks.waves import measure_waves
 from schemax.base.messages import say
 from schemax.base.terminal import show, table
 from schemax.commands import bench as command
-from schemax.commands import bench_options as shared
 from schemax.commands import options
+from schemax.commands.bench_options import Loading
 from schemax.commands.cli import Verbs
-from schemax.commands.console import plain_warnings, refused_settings
+from schemax.commands.console import UsageError, plain_warnings, refused_settings
 from schemax.commands.option_groups import Options, argument, option, verb
-from schemax.evaluation.benchmark.compare import load_model
+from schemax.evaluation.benchmark.compare import compare_engines
+from schemax.evaluation.benchmark.report import FORMAT, Report, describe_environment
+from schemax.evaluation.plots import check_picture
 
 app = typer.Typer(
     name="python -m benchmarks",
@@ -43,19 +52,6 @@ app = typer.Typer(
     help="Measures schemax beside its rivals, on devices, and part by part.",
 )
 Tell = Callable[[str], None]
-
-
-class DraftModel(Options):
-    """The rival that drafts"""
-
-    draft: str | None = None
-    """Shape of the draft model. Default: an eighth of the layers."""
-    draft_acceptance: float = option(default=0.8, min=0.0, max=1.0)
-    """How often a drafted token is right."""
-
-
-class CompareOptions(shared.Compared, DraftModel):
-    """Options"""
 
 
 @contextmanager
@@ -71,10 +67,84 @@ def _telling(quiet: bool, threads: int | None = None) -> Iterator[Tell]:
 @verb
 def compare(given: CompareOptions) -> None:
     """`schemax bench` with all rivals: llama.cpp, continuous batching, drafts, grammars."""
-    with _telling(given.quiet) as tell:
+    with _telling(given.quiet, given.threads) as tell:
         drafting: Any = {"draft": given.draft, "draft_acceptance": given.draft_acceptance}
-        make = partial(DraftOptions, **drafting)
-        command.compare(command.comparison(given, make, known.ALL), given, tell)
+        settings = command.comparison(given, partial(DraftOptions, **drafting), known.ALL)
+        if given.against is not None and given.data is None:
+            raise UsageError("--against requires --data, whose documents the server reads")
+        sizes = Sizes(
+            documents=given.documents,
+            document_tokens=given.document_tokens or 250,
+            attributes=given.attributes,
+            jitter=given.jitter,
+            seed=given.seed,
+        )
+        if given.picture is not None:
+            check_picture("--plot", given.picture)
+        generated = given.data is None or given.document_tokens is not None
+        subject = load_subject(
+            given.choice(), sizes if generated else None, given.data, given.documents
+        )
+        grid = build_grid(subject.model) if given.sweep else []
+        report = compare_engines(subject, settings, tell, grid)
+        command.publish(report, given.as_json)
+        _draw(report, given)
+
+
+@app.command("show")
+@verb
+def show_report(given: ShowOptions) -> None:
+    """Shows, draws or writes into a page what `compare --json` wrote; measures nothing."""
+    if given.picture is not None:
+        check_picture("--plot", given.picture)
+    with refused_settings(f"{given.results}: "):
+        report = Report.from_dict(json.loads(given.results.read_text("utf-8")))
+    command.publish(report, None)
+    _draw(report, given)
+
+
+def _draw(report: Report, given: Pages) -> None:
+    if given.page is not None:
+        write_page(given.page, report)
+    if given.picture is not None:
+        plot(report, given.picture)
+
+
+class HostOptions(Options):
+    """Options"""
+
+    documents: int | None = option(min=1)
+    """The most documents of a setting."""
+    seed: int = 0
+    """Of the model and the documents."""
+    as_json: Path | None = option("--json FILE")
+    """Writes all results."""
+    quiet: bool = option("-q", default=False)
+    """No progress."""
+
+
+@app.command()
+@verb
+def host(given: HostOptions) -> None:
+    """The cost of everything but the model, per document."""
+    with _telling(given.quiet) as tell:
+        rows = list(measure_host(settings(given.documents), given.seed, tell))
+    _write_rows("host", rows, given.as_json)
+    columns: dict[str, Callable[[Any], Any]] = {
+        "slots": lambda row: f"{row.setting.slots} {row.setting.kind}",
+        "flying": lambda row: "auto" if (n := row.setting.in_flight) is None else f"{n:,}",
+        "docs": lambda row: f"{row.setting.documents:,}",
+        "tokens": lambda row: f"{row.tokens_per_slot:.1f}",
+        "docs/s": lambda row: f"{row.documents_per_second:,.0f}",
+        "docs/CPU s": lambda row: f"{row.documents_per_cpu_second:,.0f}",
+        "model": lambda row: f"{row.model_share:.0%}",
+        "host only": lambda row: f"{row.host_documents_per_cpu_second:,.0f}",
+    }
+    show(
+        table(rows, columns),
+        "flying: documents in flight; tokens: written per slot; model: share of the CPU time in\n"
+        "forward passes and on logits; host only: documents per CPU second of all the rest",
+    )
 
 
 class TransfersOptions(Options):
@@ -91,7 +161,7 @@ class TransfersOptions(Options):
 def transfers(given: TransfersOptions) -> None:
     """Copies between host and device, and launched operations, of a pass."""
     rows = list(measure_passes(seed=given.seed))
-    command.write_rows("transfers", [row.to_dict() for row in rows], given.as_json)
+    _write_rows("transfers", rows, given.as_json)
     causes = PassCount.CAUSES
     columns: dict[str, Callable[[Any], Any]] = {
         "slots": lambda row: f"{row.live_slots} {row.kind}{' + read' if row.reads else ''}",
@@ -115,7 +185,7 @@ def transfers(given: TransfersOptions) -> None:
             print(f"{times}  {cause.replace('_', ' ')}: {line}")
 
 
-class ConstraintsOptions(shared.Shape):
+class ConstraintsOptions(Shape):
     """Options"""
 
     documents: int = option(default=64, min=1)
@@ -134,9 +204,9 @@ class ConstraintsOptions(shared.Shape):
 @verb
 def constraints(given: ConstraintsOptions) -> None:
     """What constraints cost a decode step."""
-    with _telling(given.quiet) as tell:
+    with _telling(given.quiet, given.threads) as tell:
         costs = measure_constraints(
-            *_loaded(given),
+            *given.choice().load(),
             documents=given.documents,
             document_tokens=given.document_tokens,
             repeats=given.repeats,
@@ -146,7 +216,7 @@ def constraints(given: ConstraintsOptions) -> None:
     show(*costs.lines())
 
 
-class WavesOptions(shared.Loading):
+class WavesOptions(Loading):
     """Options"""
 
     documents: int = option(default=64, min=1)
@@ -174,7 +244,7 @@ def waves(given: WavesOptions) -> None:
     show(table(rows, columns), "of a document on average, 16 text fields; time: beside one wave's")
 
 
-class ServedOptions(shared.Shape):
+class ServedOptions(Shape):
     """Options"""
 
     document_tokens: int = option(default=250, min=2)
@@ -189,12 +259,12 @@ class ServedOptions(shared.Shape):
 @verb
 def served(given: ServedOptions) -> None:
     """One document through the server, beside `generate` that writes the same."""
-    with _telling(given.quiet) as tell:
-        cost = measure_served(*_loaded(given), given.repeats, given.document_tokens, tell)
+    with _telling(given.quiet, given.threads) as tell:
+        cost = measure_served(*given.choice().load(), given.repeats, given.document_tokens, tell)
     show(*cost.lines())
 
 
-class TablesOptions(shared.Loading):
+class TablesOptions(Loading):
     """Options"""
 
     rows: int = argument("ROWS")
@@ -283,12 +353,14 @@ def gpu(given: GpuOptions) -> None:
     show(f"written: {page}")
 
 
-def _loaded(machine: shared.Shape) -> tuple[Any, Any]:
-    """Loads model and tokenizer. Raises ValueError for both a model and a shape."""
-    whole = shared.Compared(
-        **{one.name: getattr(machine, one.name) for one in fields(shared.Shape)}
-    )
-    return load_model(command.comparison(whole, DraftOptions, known.ALL))
+def _write_rows(name: str, rows: Sequence[HostRow | PassRow], path: Path | None) -> None:
+    """Writes rows of a measurement on the host, with the environment, as JSON."""
+    if path is None:
+        return
+    environment = {**describe_environment(torch.device("cpu")), "threads": 1}
+    plain = [row.to_dict() for row in rows]
+    data = {f"schemax_bench_{name}": FORMAT, "environment": environment, "rows": plain}
+    path.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -17,18 +17,19 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from benchmarks.compare import ModelChoice, build_grid, load_subject
+from benchmarks.generated import Sizes
+from benchmarks.page import markdown, markdown_table
+from benchmarks.plot import plot
+from benchmarks.random_models import SHAPES, shape_config
 from benchmarks.rivals import ALL
 from schemax.base.resources import resource_dir
 from schemax.compiler import load_codec
 from schemax.errors import ModelError
 from schemax.evaluation.benchmark.compare import Comparison, compare_engines
 from schemax.evaluation.benchmark.engines.base import EngineOptions
-from schemax.evaluation.benchmark.generated import Sizes
 from schemax.evaluation.benchmark.measure import NO_TIME, Rules, synchronize
-from schemax.evaluation.benchmark.plot import plot
-from schemax.evaluation.benchmark.random_models import SHAPES, shape_config
 from schemax.evaluation.benchmark.report import EngineRow, Report, describe_environment
-from schemax.evaluation.benchmark.table import markdown, markdown_table
 from schemax.evaluation.diagnosis.agreement import agreements
 from schemax.evaluation.plots import can_plot
 from schemax.runtime.engine.self_test import prepare
@@ -121,24 +122,24 @@ def _parts(
     yield "agreement", lambda seconds: {"rows": list(_agreement(device, seconds))}
     plain = Comparison(
         engines=_BOUNDED,
-        shape=suite.shapes[0],
-        sizes=Sizes(suite.documents),
         rules=Rules(suite.repeats, rival_documents=min(64, suite.documents)),
         options=EngineOptions(generate_batches=(8, 32, 64)),
-        device=suite.device,
         price_per_hour=suite.price_per_hour,
         rivals=ALL,
     )
 
     def compare(
-        shape: str, tokens: int, attributes: int, few: int = suite.documents, **changes: Any
+        shape: str, tokens: int, attributes: int, few: int | None = None, **changes: Any
     ) -> Callable[[float], dict[str, Any]]:
-        sizes = Sizes(few, document_tokens=tokens, attributes=attributes)
-        comparison = replace(plain, shape=shape, sizes=sizes, **changes)
+        """few: the documents of the paper's grid, measured only if they are given."""
+        sizes = Sizes(few or suite.documents, document_tokens=tokens, attributes=attributes)
+        comparison = replace(plain, **changes)
 
         def measure(seconds: float) -> dict[str, Any]:
             rules = replace(comparison.rules, seconds=seconds)
-            return compare_engines(replace(comparison, rules=rules), tell).to_dict()
+            subject = load_subject(ModelChoice(shape=shape, device=suite.device), sizes)
+            grid = build_grid(subject.model) if few else []
+            return compare_engines(subject, replace(comparison, rules=rules), tell, grid).to_dict()
 
         return measure
 
@@ -150,7 +151,7 @@ def _parts(
                 yield f"{shape}-{tokens}x{attributes}", compare(shape, tokens, attributes)
     small, few = min(suite.shapes, key=lambda shape: SHAPES[shape]["hidden_size"]), suite.documents
     rules = Rules(1, rival_documents=few)
-    grid = compare(small, 250, 16, engines=("floor",), rules=rules, sweep=True, few=min(64, few))
+    grid = compare(small, 250, 16, engines=("floor",), rules=rules, few=min(64, few))
     yield f"{small}-grid", grid
 
 

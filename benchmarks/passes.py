@@ -7,9 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks.transfers import PassCount, TransferCounter
-from schemax.compiler import TextCodec
-from schemax.evaluation.benchmark.host.settings import (
+from benchmarks.host.settings import (
     KINDS,
     Setting,
     SlotType,
@@ -19,6 +17,8 @@ from schemax.evaluation.benchmark.host.settings import (
     host_schema,
     sizes_of,
 )
+from benchmarks.transfers import PassCount, TransferCounter
+from schemax.compiler import TextCodec
 from schemax.runtime.engine.engine import decode
 
 LIVE_SLOTS = (64, 1024)

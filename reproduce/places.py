@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.page import markdown_table
 from reproduce.sample import prompts_of
-from schemax.evaluation.benchmark.table import markdown_table
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.pairs import outcome_of
 from schemax.evaluation.runs import SavedRun, read_runs

@@ -20,7 +20,7 @@ class Scale:
     pretrained: the value of `train` for a pretrained model.
     test, train_rows: the number of documents of a data set; None for all.
     drawn: the test documents of each of three samples; parts: the documents of target `parts`.
-    bench: options of `schemax bench`; rivals: of its rivals; grid: of figure 4, overriding bench.
+    bench: options of `benchmarks compare`; rivals: of its rivals; grid: of figure 4, over bench.
         shape: of its model, by default the embedded one; large: of the model with drafts.
     drafts: shapes of draft models; () uses the model's first layers, with three acceptances.
     price: dollars per hour of a device.

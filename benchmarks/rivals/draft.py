@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from schemax.evaluation.benchmark.engines.base import Emitted, EngineOptions
+from benchmarks.random_models import random_model, shape_config
+from schemax.evaluation.benchmark.engines.base import Emitted, EngineOptions, replica
 from schemax.evaluation.benchmark.engines.generate import Replay, Replayed
-from schemax.evaluation.benchmark.random_models import random_model, replica, shape_config
 from schemax.evaluation.benchmark.workload import Ids, Workload
 
 

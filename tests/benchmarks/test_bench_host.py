@@ -1,4 +1,4 @@
-"""`schemax bench --host` and `--transfers`: what everything but the model costs."""
+"""`python -m benchmarks host` and `transfers`: what everything but the model costs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command_line import refused
 from conftest import tiny_model
 from seams import pass_tokens
 from torch import Tensor
 from typer.testing import CliRunner
 
-from benchmarks.passes import measure_passes
-from benchmarks.transfers import TransferCounter
-from schemax.commands.cli import app
-from schemax.compiler import TextCodec
-from schemax.evaluation.benchmark.host import Setting, measure_host, settings
-from schemax.evaluation.benchmark.host.clock import model_clock
-from schemax.evaluation.benchmark.host.settings import (
+from benchmarks.__main__ import app
+from benchmarks.host import Setting, measure_host, settings
+from benchmarks.host.clock import model_clock
+from benchmarks.host.settings import (
     KINDS,
     SlotType,
     host_codec,
@@ -31,6 +27,9 @@ from schemax.evaluation.benchmark.host.settings import (
     host_schema,
     sizes_of_cuda,
 )
+from benchmarks.passes import measure_passes
+from benchmarks.transfers import TransferCounter
+from schemax.compiler import TextCodec
 from schemax.results import Extraction
 
 
@@ -196,9 +195,7 @@ def test_passes_are_counted_by_line() -> None:
 @pytest.mark.slow
 def test_the_commands(tmp_path: Path) -> None:
     path = tmp_path / "host.json"
-    done = CliRunner().invoke(
-        app, ["bench", "--host", "--documents", "3", "-q", "--json", str(path)]
-    )
+    done = CliRunner().invoke(app, ["host", "--documents", "3", "-q", "--json", str(path)])
     assert done.exit_code == 0, done.output
     assert "16 typed" in done.stdout
     found = json.loads(path.read_text())
@@ -211,14 +208,3 @@ def test_the_commands(tmp_path: Path) -> None:
         "documents": 3,
     }
     assert 0 < found["rows"][0]["model_share"] < 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--host", "--engines", "floor"), "--host does not go with --engines"),
-        (("--from", "x.json", "--sweep"), "--from does not go with --sweep"),
-    ],
-)
-def test_what_does_not_go_together(arguments: tuple[str, ...], said: str) -> None:
-    refused(CliRunner().invoke(app, ["bench", *arguments]), said)

@@ -12,13 +12,13 @@ import torch
 from conftest import tiny_model
 from families import FAMILIES
 
+from benchmarks.generated import Sizes, generate_work
 from benchmarks.rivals import ALL
 from benchmarks.rivals.llama_cpp import cells_needed
 from benchmarks.rivals.llama_model import LlamaModel, write_gguf
 from schemax.compiler import TextCodec
 from schemax.evaluation.benchmark.engines.base import EngineOptions, Unavailable
 from schemax.evaluation.benchmark.engines.registry import build_engines
-from schemax.evaluation.benchmark.generated import Sizes, generate_work
 from schemax.evaluation.benchmark.listings import annotated_work
 from schemax.evaluation.benchmark.measure import Rules, measure_engines
 from schemax.evaluation.benchmark.workload import Workload

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from benchmarks import gpu as gpu_suite
 from benchmarks.__main__ import app
+from benchmarks.generated import Sizes, generate_work
 from schemax.evaluation.benchmark import measure
-from schemax.evaluation.benchmark.generated import Sizes, generate_work
 from schemax.evaluation.benchmark.measure import NO_TIME, Rules, measure_engines
 from schemax.evaluation.benchmark.workload import Workload
 

@@ -9,17 +9,17 @@ import pytest
 import torch
 from conftest import slow_but, tiny_model
 
+from benchmarks.generated import Sizes, generate_work, value_lengths
+from benchmarks.random_models import SHAPES, random_model, shape_config
 from benchmarks.rivals import ALL
 from benchmarks.rivals.draft import Draft, DraftOptions
 from schemax.compiler import TextCodec
 from schemax.evaluation.benchmark.engines import registry
-from schemax.evaluation.benchmark.engines.base import BenchmarkError, EngineOptions
+from schemax.evaluation.benchmark.engines.base import BenchmarkError, EngineOptions, replica
 from schemax.evaluation.benchmark.engines.bounds import Floor, Reading
 from schemax.evaluation.benchmark.engines.ours import SchemaxEngine
-from schemax.evaluation.benchmark.generated import Sizes, generate_work
-from schemax.evaluation.benchmark.listings import annotated_work, value_lengths
+from schemax.evaluation.benchmark.listings import annotated_work
 from schemax.evaluation.benchmark.measure import Rules, measure_engines
-from schemax.evaluation.benchmark.random_models import SHAPES, random_model, replica, shape_config
 from schemax.evaluation.benchmark.workload import Category, Listing, Workload
 from schemax.evaluation.examples import Example
 from schemax.tokens import DONE, StopTable

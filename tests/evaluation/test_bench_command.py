@@ -1,4 +1,4 @@
-"""`schemax bench`: what the command writes, refuses and asks of a server."""
+"""`schemax bench` and `python -m benchmarks compare`: what they write, refuse and ask a server."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from command_line import jsonl, refused, save_model
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
-from benchmarks.__main__ import app as rivals
+from benchmarks.__main__ import app as developers
+from benchmarks.page import BEGIN, END
 from schemax.commands.cli import app
 from schemax.compiler import as_codec
 from schemax.evaluation.benchmark.report import Report
 from schemax.evaluation.benchmark.servers import ABSENT
-from schemax.evaluation.benchmark.table import BEGIN, END
 from schemax.evaluation.plots import can_plot
 
 ROWS = [
@@ -39,7 +39,11 @@ def bench(*arguments: str) -> Any:
 
 
 def compare(*arguments: str) -> Any:
-    return CliRunner().invoke(rivals, ["compare", *arguments])
+    return CliRunner().invoke(developers, ["compare", *arguments])
+
+
+def show(*arguments: str) -> Any:
+    return CliRunner().invoke(developers, ["show", *arguments])
 
 
 def test_command_line(tmp_path: Path) -> None:
@@ -54,7 +58,6 @@ def test_command_line(tmp_path: Path) -> None:
     )
     assert done.exit_code == 0, done.output
     assert "outlines: skipped; " in done.stdout
-    assert ABSENT in done.stderr
     data = json.loads(results.read_text())
     assert data["schemax_bench"] == 1
     assert data["model"]["parameters"] == 336_256
@@ -79,23 +82,24 @@ def test_command_line(tmp_path: Path) -> None:
     assert written.endswith(f"{END}\nthe end\n")
     assert "none yet" not in written
     assert "| isolated |" in written
-    again = bench("--from", str(results), "--page", str(page), "--plot", str(tmp_path / "p.svg"))
+    drawn = ("--plot", str(tmp_path / "p.svg")) if can_plot() else ()
+    again = show(str(results), "--page", str(page), *drawn)
     assert again.exit_code == 0, again.output
     assert page.read_text() == written
     assert (tmp_path / "p.svg").exists() == can_plot()
-    assert can_plot() or "matplotlib is not installed" in again.stderr
 
 
 def test_the_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemax.evaluation.benchmark.compare.GRID_DOCUMENTS", (1, 2))
-    monkeypatch.setattr("schemax.evaluation.benchmark.compare.GRID_BATCHES", (2,))
+    monkeypatch.setattr("benchmarks.compare.GRID_DOCUMENTS", (1, 2))
+    monkeypatch.setattr("benchmarks.compare.GRID_BATCHES", (2,))
     sizes = ("--documents", "3", "--document-tokens", "20", "--attributes", "2", "--repeats", "1")
-    done = bench(
+    drawn = ("--plot", str(tmp_path / "grid.svg")) if can_plot() else ()
+    done = compare(
         *("--shape", "qwen3-tiny", "--device", "cpu", *sizes, "--engines", "floor", "--sweep"),
-        *("--quiet", "--json", str(tmp_path / "b.json"), "--plot", str(tmp_path / "grid.svg")),
+        *("--quiet", "--json", str(tmp_path / "b.json"), *drawn),
     )
     assert done.exit_code == 0, done.output
-    assert done.stderr == "" or not can_plot()
+    assert done.stderr == ""
     grid = json.loads((tmp_path / "b.json").read_text())["sweep"]
     assert [row["name"] for row in grid] == ["paper J=1 B=2", "paper J=2 B=2", "isolated J=1 B=2"]
     assert all(row["of_floor"] for row in grid)
@@ -163,6 +167,25 @@ def test_a_server_is_asked_for_the_same_products(server: str, folder: Path, tmp_
     assert any("Tazo Zen 24 ct" in codec.text_of(body["prompt"]) for _, body in Fake.asked)
 
 
+def test_a_model_is_measured_on_its_documents(folder: Path, tmp_path: Path) -> None:
+    data = jsonl(tmp_path / "gold.jsonl", ROWS)
+    done = bench(
+        *("--model", str(folder), "--data", data, "--engines", "floor,isolated,generate"),
+        *("--documents", "2", "--repeats", "1", "--generate-batches", "1"),
+        *("--price-per-hour", "3.6", "--json", str(tmp_path / "b.json")),
+    )
+    assert done.exit_code == 0, done.output
+    assert ABSENT in done.stderr
+    assert "2 listings" in done.stdout
+    assert "$ per 1,000" in done.stdout
+    report = json.loads((tmp_path / "b.json").read_text())
+    assert report["model"]["name"] == folder.name
+    assert report["work"]["source"] == "gold.jsonl"
+    assert report["work"]["tokens"]["documents"] > 0
+    assert [row["name"] for row in report["engines"]] == ["floor", "isolated", "generate"]
+    assert all(row["passes"] for row in report["engines"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -170,31 +193,41 @@ def test_a_server_is_asked_for_the_same_products(server: str, folder: Path, tmp_
         (("--engines", "continuous"), "python -m benchmarks"),
         (("--engines", "floor,floor"), "named twice"),
         (("--engines", ","), "--engines names no engine"),
+        (("--generate-batches", "a"), "--generate-batches"),
+        (("--generate-batches", "0"), "1 or more"),
+        (("--token-prices", "1,2"), "requires --against"),
+        (("--against", "http://x/v1", "--token-prices", "1"), "two prices"),
+        ((), "nowhere.jsonl"),
+        (("--model", "./nowhere"), "no model folder"),
+    ],
+)
+def test_what_cannot_be_measured(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(bench("--data", "nowhere.jsonl", *arguments), said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
         (("--shape", "gpt-7"), "unknown shape 'gpt-7'"),
         (("--shape", "qwen3-tiny", "--model", "x"), "not both"),
         (("--shape", "qwen3-tiny", "--dtype", "int8"), "dtype 'int8'"),
         (("--jitter", "2"), "jitter"),
-        (("--generate-batches", "a"), "--generate-batches"),
-        (("--generate-batches", "0"), "1 or more"),
         (("--against", "http://x/v1"), "--data"),
-        (("--token-prices", "1,2"), "requires --against"),
-        (("--against", "http://x/v1", "--token-prices", "1"), "two prices"),
-        (("--data", "nowhere.jsonl"), "nowhere.jsonl"),
-        (("--model", "./nowhere"), "no model folder"),
-        (("--from", "nowhere.json"), "nowhere.json"),
     ],
 )
-def test_what_cannot_be_compared(
-    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    refused(bench(*arguments), said)
+def test_what_cannot_be_compared(arguments: tuple[str, ...], said: str) -> None:
+    refused(compare(*arguments), said)
 
 
 def test_files_without_results_or_products(tmp_path: Path) -> None:
     results = tmp_path / "b.json"
+    refused(show(str(results)), "b.json")
     results.write_text("{}")
-    refused(bench("--from", str(results)), "not a report")
+    refused(show(str(results)), "not a report")
     data = tmp_path / "empty.jsonl"
     data.write_text("")
     refused(bench("--data", str(data)), "contains no documents")
+    assert bench().exit_code == 2  # no --data

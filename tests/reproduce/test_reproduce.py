@@ -319,13 +319,13 @@ def test_tables_of_what_evaluate_wrote(saved_model: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_tables_of_what_bench_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemax.evaluation.benchmark.compare.GRID_DOCUMENTS", (1, 2))
-    monkeypatch.setattr("schemax.evaluation.benchmark.compare.GRID_BATCHES", (2,))
+    monkeypatch.setattr("benchmarks.compare.GRID_DOCUMENTS", (1, 2))
+    monkeypatch.setattr("benchmarks.compare.GRID_BATCHES", (2,))
     sizes = ("--documents", "3", "--document-tokens", "20", "--attributes", "2", "--repeats", "1")
     engines = ("--engines", "generate,paper-1", "--generate-batches", "1", "--sweep")
     measured = ("--json", str(tmp_path / "figure4.json"))
-    bench = ("bench", "--shape", "qwen3-tiny", "--device", "cpu", "--quiet", *sizes, *engines)
-    done = CliRunner().invoke(app, [*bench, *measured])
+    compared = ("compare", "--shape", "qwen3-tiny", "--device", "cpu", "--quiet", *sizes, *engines)
+    done = CliRunner().invoke(benchmarks, [*compared, *measured])
     assert done.exit_code == 0, done.output
     shown = figure4(tmp_path)
     assert "| paper J=2 B=2 |" in shown

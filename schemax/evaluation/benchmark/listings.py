@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +69,6 @@ def annotated_work(
         },
         token_bytes=first.codec.token_bytes,
     )
-
-
-def value_lengths(work: Workload) -> Mapping[int, int]:
-    """Counts stated values by their tokens, the completing token included."""
-    lengths = Counter(len(a) for listing in work.listings for a in listing.answers if len(a) > 1)
-    return lengths or Counter({2: 1})
 
 
 def _category(compiled: CompiledSchema, listings: Sequence[Listing]) -> Category:

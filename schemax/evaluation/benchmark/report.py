@@ -55,7 +55,6 @@ class EngineRow:
     tried: dict[str, float] = field(default_factory=dict)
     note: str = ""
     dollars_per_1000: float | None = None
-    dollars_per_500_million: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,6 @@ def engine_rows(
             tried={str(size): tried for size, tried in outcome.tried.items()},
             note=engine.note,
             dollars_per_1000=None if price is None else 1e3 * price,
-            dollars_per_500_million=None if price is None else 5e8 * price,
         )
         rows.append(row)
     return tuple(rows)

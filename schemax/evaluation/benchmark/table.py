@@ -1,20 +1,17 @@
-"""Turns a report into tables: of cells for the terminal, in Markdown for pages."""
+"""Turns a report into tables of cells, and into notes."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
-from schemax.evaluation.benchmark.engines.base import BenchmarkError
 from schemax.evaluation.benchmark.report import EngineRow, Report
 
 COLUMNS = ("engine", "documents/s", "±", "x floor", "x generate", "passes", "MiB", "batch")
-PRICES = ("$ per 1,000", "$ per 500 M")
+PRICE = "$ per 1,000"
 
 
 def columns(report: Report) -> tuple[str, ...]:
-    return (*COLUMNS, *PRICES) if _priced(report) else COLUMNS
+    return (*COLUMNS, PRICE) if _priced(report) else COLUMNS
 
 
 def table_rows(
@@ -29,7 +26,7 @@ def table_rows(
     ordered = sorted(chosen, key=lambda row: (row.kind != "bound", -row.products_per_second))
     for row in ordered:
         spread = (row.fastest - row.slowest) / 2 / row.products_per_second
-        found = (
+        cells = (
             row.name,
             number(row.products_per_second),
             f"{spread:.0%}" if len(row.seconds) > 1 else "",
@@ -39,8 +36,8 @@ def table_rows(
             "" if row.peak_bytes is None else f"{row.peak_bytes / 2**20:,.0f}",
             "" if row.batch_size is None else str(row.batch_size),
         )
-        prices = (row.dollars_per_1000, row.dollars_per_500_million)
-        yield (*found, *("" if p is None else number(p) for p in prices)) if priced else found
+        price = "" if row.dollars_per_1000 is None else number(row.dollars_per_1000)
+        yield (*cells, price) if priced else cells
 
 
 def headline(report: Report) -> str:
@@ -76,16 +73,6 @@ def notes(report: Report) -> Iterator[str]:
         yield f"{item['name']}: skipped; {item['reason']}"
 
 
-def markdown(report: Report) -> str:
-    """The report as a section of a page."""
-    lines = [headline(report) + ".", "", *markdown_table(columns(report), table_rows(report))]
-    if report.sweep:
-        lines += ["", "Documents per prompt (J) and prompts per batch (B):", ""]
-        lines += markdown_table(columns(report), table_rows(report, report.sweep))
-    said = [f"- {note}" for note in notes(report)]
-    return "\n".join([*lines, *(["", *said] if said else [])])
-
-
 def number(value: float) -> str:
     """A number with three significant digits."""
     if value >= 100:
@@ -93,43 +80,5 @@ def number(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
 
 
-def markdown_table(names: Sequence[str], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """The lines of a table, numbers to the right."""
-    rule = ["---", *("---:" for _ in names[1:])]
-    return ["| " + " | ".join(row) + " |" for row in (names, rule, *rows)]
-
-
 def _priced(report: Report) -> bool:
     return any(row.dollars_per_1000 is not None for row in report.engines)
-
-
-BEGIN, END = "<!-- bench:results -->", "<!-- bench:end -->"
-
-
-def write_page(path: Path, report: Report) -> None:
-    """Puts the report's section between a page's two marks, in the place of one of the same name.
-
-    Raises BenchmarkError for a page without the marks, OSError if it cannot be read.
-    """
-    page = path.read_text("utf-8")
-    head, begin, rest = page.partition(BEGIN)
-    body, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise BenchmarkError(
-            f"{path} has no place for results; add a line {BEGIN} and a line {END}"
-        )
-    parts = re.split(r"^### (.+)$", body, flags=re.MULTILINE)[1:]
-    sections = {name: text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
-    sections[section_name(report)] = markdown(report)
-    written = "\n\n".join(f"### {name}\n\n{text}" for name, text in sections.items())
-    path.write_text(f"{head}{begin}\n\n{written}\n\n{end}{tail}", "utf-8")
-
-
-def section_name(report: Report) -> str:
-    """The section's name, unique on the page: model, work and hardware."""
-    work, place = report.work, report.environment
-    return (
-        f"{report.model['name']}, {report.model['dtype']}, {work['source']}, "
-        f"{work['mean_document_tokens']:.0f} tokens x {work['slots'] / work['listings']:.0f} "
-        f"attributes, {place['accelerator'] or place['cpu']}"
-    )

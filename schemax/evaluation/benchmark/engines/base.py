@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
+from transformers import GenerationConfig
+
 from schemax.errors import SchemaxError
-from schemax.evaluation.benchmark.random_models import replica
 from schemax.evaluation.benchmark.workload import Ids, Workload, Writes
 
 EngineKind = Literal["ours", "rival", "bound"]
@@ -87,3 +90,12 @@ class Engine(ABC):
     def teardown(self) -> None:
         """Frees all that `setup` built."""
         self.module = None
+
+
+def replica(model: Any) -> Any:
+    """A separate model over the same weights, with hooks and settings of its own."""
+    shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
+    twin = copy.deepcopy(model, shared)
+    # Without the sampling settings that trained models bring along.
+    twin.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
+    return twin

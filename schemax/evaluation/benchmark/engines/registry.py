@@ -1,15 +1,14 @@
-"""Builds engines by name, and the engines of a sweep."""
+"""Builds engines by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import product
+from collections.abc import Sequence
 from typing import Any
 
 from schemax.evaluation.benchmark.engines.base import Engine, EngineOptions
 from schemax.evaluation.benchmark.engines.bounds import Floor, Reading
 from schemax.evaluation.benchmark.engines.generate import Generate
-from schemax.evaluation.benchmark.engines.ours import OURS, SchemaxEngine, paper
+from schemax.evaluation.benchmark.engines.ours import OURS, SchemaxEngine
 
 Rivals = Sequence[type[Engine]]
 
@@ -46,20 +45,3 @@ def build_engines(
         else others[name](model, options)
         for name in names
     ]
-
-
-def build_sweep(
-    model: Any, documents_per_prompt: Iterable[int], batch_sizes: Sequence[int]
-) -> list[Engine]:
-    """Builds the paper's grid, documents per prompt by prompts per batch, for both settings."""
-    settings = [(f"paper J={stacked}", paper(stacked)) for stacked in documents_per_prompt]
-    found: list[Engine] = []
-    for (name, setting), size in product(
-        [*settings, ("isolated J=1", OURS["isolated"])], batch_sizes
-    ):
-        # `batch_size` counts documents, the paper's batches count prompts.
-        options = EngineOptions(batch_size=size * setting[1].documents_per_prompt)
-        engine = SchemaxEngine(model, options, f"{name} B={size}", *setting)
-        engine.batch_size = size
-        found.append(engine)
-    return found

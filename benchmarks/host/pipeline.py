@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from schemax.base.heap import frozen_heap
-from schemax.compiler import TextCodec
-from schemax.evaluation.benchmark.host.clock import ModelTime, model_clock
-from schemax.evaluation.benchmark.host.settings import (
+from benchmarks.host.clock import ModelTime, model_clock
+from benchmarks.host.settings import (
     Setting,
     host_codec,
     host_documents,
@@ -22,6 +20,8 @@ from schemax.evaluation.benchmark.host.settings import (
     host_schema,
     sizes_of,
 )
+from schemax.base.heap import frozen_heap
+from schemax.compiler import TextCodec
 
 Tell = Callable[[str], None]
 _WARM_UP = 16  # documents

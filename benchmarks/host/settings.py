@@ -17,11 +17,11 @@ from typing import Any, Literal
 import torch
 from pydantic import create_model
 
+from benchmarks.host.tiny_writer import tiny_writer
 from schemax.attributes import attr
 from schemax.base.resources import resource_dir
 from schemax.compiler import TextCodec, load_codec
 from schemax.config import DecodingConfig
-from schemax.evaluation.benchmark.host.tiny_writer import tiny_writer
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.schema import AttrSchema
 from schemax.runtime.engine import limits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
@@ -96,6 +97,12 @@ def generate_work(
         vocab_size=vocab_size,
         facts={"source": "generated", "opening_tokens": _OPENING_TOKENS, **asdict(sizes)},
     )
+
+
+def value_lengths(work: Workload) -> Mapping[int, int]:
+    """Counts stated values by their tokens, the completing token included."""
+    lengths = Counter(len(a) for listing in work.listings for a in listing.answers if len(a) > 1)
+    return lengths or Counter({2: 1})
 
 
 def _value(document: Ids, length: int, random: np.random.Generator) -> Ids:

@@ -1,15 +1,13 @@
-"""Random weights of published shapes, and models that share weights but nothing else."""
+"""Random weights of published shapes."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 _BLOCK = 1 << 22
 
@@ -86,12 +84,3 @@ def random_model(config: Any, dtype: torch.dtype, device: torch.device) -> Any:
                 piece = flat[start : start + _BLOCK]
                 piece.copy_(block[: len(piece)])
     return model.eval()
-
-
-def replica(model: Any) -> Any:
-    """A separate model over the same weights, with hooks and settings of its own."""
-    shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
-    made = copy.deepcopy(model, shared)
-    # Without the sampling settings that trained models bring along.
-    made.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
-    return made
