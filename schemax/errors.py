@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from errno import EDQUOT, EFBIG, ENOSPC
-from functools import partial
 from typing import Any
 
 FULL_DISK = (EDQUOT, EFBIG, ENOSPC)
@@ -71,15 +70,7 @@ class ServerError(ModelError):
 
 
 class InputError(SchemaxError):
-    """A record that cannot be read. `index` is its place in the input (0-based), if known."""
-
-    def __init__(self, message: str, *, index: int | None = None) -> None:
-        self.message = message
-        self.index = index
-        super().__init__(message if index is None else f"record {index}: {message}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), self.message, index=self.index), ()
+    """A record or file that cannot be read."""
 
 
 class ExtractionError(SchemaxError):

@@ -108,16 +108,6 @@ def may_be_null(attribute: Attribute) -> bool:
     return attribute.omittable or (attribute.is_list and max(at_least, default=0) == 0)
 
 
-def left_to_validation(attribute: Attribute) -> tuple[str, ...]:
-    """The declared conditions that a slot's grammar does not enforce, each in a few words."""
-    return tuple(
-        f"{keyword} {value!r}{reason}"
-        for one in (attribute, *(attribute.variants if attribute.members else ()))
-        for keyword, value in one.constraints
-        if (reason := _why_not(one, keyword, value)) is not None
-    )
-
-
 def check_grammar(grammar: str, *, schema: str, attribute: Attribute) -> None:
     """Raises SchemaError, with class and field, for a grammar that no text meets or that fails.
 
@@ -172,30 +162,25 @@ def spelling_of(output_format: OutputFormat) -> Spelling | None:
     return spelling() if spelling is not None else None
 
 
-def _why_not(attribute: Attribute, keyword: str, value: Any) -> str | None:
-    """None if the grammar enforces the condition, else the reason, "" if there is none to give."""
-    if keyword == "minItems" and ("uniqueItems", True) in attribute.constraints and value > 1:
-        return " of different items"
+def _enforces(attribute: Attribute, keyword: str, value: Any) -> bool:
+    """True if the grammar enforces the condition; validation enforces all others."""
     if keyword in LIST_KEYWORDS:
-        # With uniqueItems, too: a set drops repeated items.
-        return "" if value > _MOST_COUNTED_ITEMS and not attribute.two_phase else None
+        return bool(value <= _MOST_COUNTED_ITEMS)
     if attribute.is_text and keyword == "pattern":
-        if len(value) > _LONGEST_PATTERN:
-            return f" (more than {_LONGEST_PATTERN:,} characters)"
-        if states_of(value) - len(value) > _MOST_REPEATED:
-            return f" (repetitions of more than {_MOST_REPEATED:,} characters)"
+        repeated = states_of(value) - len(value)
+        if len(value) > _LONGEST_PATTERN or repeated > _MOST_REPEATED:
+            return False
         try:
             spelled(value, lambda source: source)
             is_found(value, "")  # compiles as a whole
-        except Unsupported as error:
-            return f" ({error})"
-        return None
+        except Unsupported:
+            return False
+        return True
     if attribute.is_text and keyword in _LENGTH_KEYWORDS:
         has_pattern = any(word == "pattern" for word, _ in attribute.constraints)
         longest = _LONGEST_COUNTED_OF_PATTERN if has_pattern else _LONGEST_COUNTED
-        return None if value <= longest else ""
-    is_kept = attribute.scalar is not None and attribute.scalar.keeps(keyword, value)
-    return None if is_kept else ""
+        return bool(value <= longest)
+    return attribute.scalar is not None and attribute.scalar.keeps(keyword, value)
 
 
 class _Value:
@@ -215,11 +200,7 @@ class _Value:
         self.conditions = [
             (keyword, value)
             for keyword, value in attribute.constraints
-            if (
-                value <= _MOST_COUNTED_ITEMS
-                if keyword in LIST_KEYWORDS
-                else _why_not(attribute, keyword, value) is None
-            )
+            if _enforces(attribute, keyword, value)
         ]
 
     def items(self) -> Iterator[str]:

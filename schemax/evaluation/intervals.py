@@ -43,9 +43,9 @@ def f1_of(counts: Counts) -> npt.NDArray[np.float64]:
     return np.asarray(2 * vc / np.maximum(1, nv + vn + 2 * (vc + vw)), np.float64)
 
 
-def f1_interval(counts: Counts, *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
+def f1_interval(counts: Counts) -> Interval:
     """The interval of F1. counts: (products, 5), as of `Scores.counts`."""
-    return _middle(f1_of(resampled(counts, resamples, seed)))
+    return _middle(f1_of(resampled(counts)))
 
 
 def difference_interval(first: Counts, second: Counts) -> Interval:
@@ -64,12 +64,12 @@ def share_interval(parts: Sequence[int], wholes: Sequence[int]) -> Interval:
     return _middle(drawn[:, 0] / np.maximum(1, drawn[:, 1]))
 
 
-def resampled(counts: Counts, resamples: int = RESAMPLES, seed: int = 0) -> Counts:
-    """(products, columns) -> (resamples, columns): sums over products drawn with replacement."""
+def resampled(counts: Counts) -> Counts:
+    """(products, columns) -> (RESAMPLES, columns): sums over products drawn with replacement."""
     # Drawing distinct rows by their shares equals drawing products, and is cheap.
     distinct, sizes = np.unique(counts, axis=0, return_counts=True)
-    generator = np.random.default_rng(seed)
-    weights = generator.multinomial(len(counts), sizes / len(counts), size=resamples)
+    generator = np.random.default_rng(0)
+    weights = generator.multinomial(len(counts), sizes / len(counts), size=RESAMPLES)
     return np.asarray(weights @ distinct, np.int64)
 
 

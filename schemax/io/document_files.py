@@ -108,9 +108,7 @@ def read_document(handle: BinaryIO, name: str) -> Record:
         if len(data) > MOST_BYTES:
             raise ValueError(f"it is larger than {MOST_BYTES >> 20} MiB")
         return {"id": name, "text": _text_of(data, name)}
-    except InputError as error:  # a package is missing
-        return unreadable(name, error.message)
-    except ValueError as error:
+    except (InputError, ValueError) as error:  # InputError: a package is missing
         return unreadable(name, str(error))
     except Exception as error:  # damaged files may raise anything, and cost their own row only
         logger.debug("cannot read %s", name, exc_info=True)

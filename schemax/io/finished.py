@@ -133,7 +133,7 @@ def read_run_record(output: str) -> RunRecord:
             with reading(output):  # raises if the table is missing
                 pass
         raise InputError(
-            f"cannot tell how {output} was made: {error.message}; a run of schemax extract from "
+            f"cannot tell how {output} was made: {error}; a run of schemax extract from "
             "files to a file writes it"
         ) from None
     except ValueError as error:

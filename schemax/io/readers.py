@@ -170,7 +170,7 @@ class InputFiles:
             with closing(read_file(file, self.columns)) as records:
                 for record in records:
                     if several and not is_named and isinstance(record, InputError):
-                        record = InputError(f"{file}, {record.message}")
+                        record = InputError(f"{file}, {record}")
                     yield record
 
 
@@ -205,7 +205,7 @@ def read_file(name: str, columns: Sequence[str] | None = None) -> Generator[Reco
         with _opened(name, "any further") as handle:
             yield read_document(handle, name)
     except InputError as error:
-        yield unreadable(name, error.message.removeprefix(f"cannot read {name}: "))
+        yield unreadable(name, str(error).removeprefix(f"cannot read {name}: "))
 
 
 def columns_of(name: str) -> list[str] | None:

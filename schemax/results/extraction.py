@@ -300,13 +300,11 @@ def failed(
     document_id: str | None,
     message: str,
     *,
-    field: str | None = None,
-    raw: str | None = None,
     steps: int = 0,
     is_gone: bool = False,
 ) -> Extraction[Any]:
     """Makes the row of a document that could not be read at all."""
-    error = FieldError(field, clipped(message), raw)
+    error = FieldError(None, clipped(message))
     return Extraction(None, index, document_id, errors=(error,), steps=steps, is_gone=is_gone)
 
 

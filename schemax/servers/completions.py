@@ -17,7 +17,7 @@ from schemax.runtime.slots.plan import Ids
 from schemax.runtime.slots.requests import Request
 from schemax.servers.answers import Vocabulary
 from schemax.servers.client import Client
-from schemax.servers.dialects import Served, completion, find_completions
+from schemax.servers.dialects import PROBE, Served, completion, find_completions
 from schemax.servers.remote import RemoteModel
 from schemax.servers.slot_writer import Ask, SlotWriter
 from schemax.tokens import SlotOutput
@@ -37,7 +37,7 @@ class CompletionsModel(RemoteModel):
     def __init__(self, client: Client, served: Served, codec: TextCodec) -> None:
         super().__init__(client, served, codec)
         self._vocabulary = Vocabulary(codec)
-        self._way = find_completions(client, served, codec.encode("a"), "a")
+        self._way = find_completions(client, served, codec.encode(PROBE))
         self._automata = Automata(codec.vocab_size)
 
     @property

@@ -10,6 +10,9 @@ from typing import Any, Literal
 from schemax.errors import ServerError
 from schemax.servers.client import Client
 
+PROBE = "a"
+"""The prompt that finds out how a server takes completions."""
+
 ServerKind = Literal["vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax", "openai"]
 
 
@@ -159,17 +162,17 @@ def _told_slots(client: Client) -> int | None:
     return found if isinstance(found, int) and found > 0 else None
 
 
-def find_completions(client: Client, served: Served, ids: Sequence[int], text: str) -> Completions:
+def find_completions(client: Client, served: Served, ids: Sequence[int]) -> Completions:
     """Asks for one token to find the way in which the server takes completions.
 
-    ids, text: a prompt in both forms. Raises ServerError for a server without completions.
+    ids: the tokens of `PROBE`. Raises ServerError for a server without completions.
     """
     refused: ServerError | None = None
     tops = dict.fromkeys((served.dialect.most_top, 5, None)) if served.tells else (None,)
     for takes_ids in (True, False):
         for top in tops:
             way = Completions(takes_ids, top)
-            prompt = list(ids) if takes_ids else text
+            prompt = list(ids) if takes_ids else PROBE
             try:
                 client.call("/completions", completion(served, way, prompt, 1))
             except ServerError as error:

@@ -50,7 +50,7 @@ def test_measurements_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "time", told)
     work = generate_work(Sizes(20, document_tokens=20, attributes=2), 420)
     engines: Any = [Slow("fast", 0.1, clock), Slow("slow", 5, clock), Slow("late", 1, clock)]
-    rules = Rules(repeats=5, warm_up=2, seconds=50)
+    rules = Rules(repeats=5, seconds=50)
     fast, slow, late = measure_engines(engines, work, rules, torch.device("cpu"))
     assert clock.now <= 50
     assert len(fast.seconds) == 5

@@ -64,8 +64,8 @@ def read(data: bytes | str, name: str = "a.pdf") -> FileText:
 def problem(data: bytes | str, name: str = "a.pdf") -> str:
     record = read_document(BytesIO(data.encode() if isinstance(data, str) else data), name)
     assert isinstance(record, InputError)
-    assert record.message.startswith(f"cannot read {name}: ")
-    return record.message.removeprefix(f"cannot read {name}: ")
+    assert str(record).startswith(f"cannot read {name}: ")
+    return str(record).removeprefix(f"cannot read {name}: ")
 
 
 def located(text: FileText, value: str) -> Any:

@@ -878,9 +878,7 @@ def test_a_failed_row() -> None:
         "errors": [{"field": None, "message": "no text", "raw": None}],
         "fields": {},
     }
-    item = failed(3, "x", "too long", field="brand", raw="y", steps=2)
-    assert item.errors == (FieldError("brand", "too long", "y"),)
-    assert item.steps == 2
+    assert failed(3, "x", "too long", steps=2).steps == 2
 
 
 def test_extractions_can_be_pickled_copied_and_compared() -> None:

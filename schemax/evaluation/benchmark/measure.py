@@ -18,6 +18,8 @@ from schemax.evaluation.benchmark.workload import Workload, first_difference
 from schemax.runtime.slots.memory import is_out_of_memory
 
 NO_TIME = "no time was left"
+_WARM_UP = 4
+"""Documents that rivals read before anything is timed; our engines read all."""
 
 
 @dataclass(slots=True)
@@ -58,18 +60,15 @@ class Rules:
 
     repeats: timed runs per engine, all engines in each round, in a new order every time.
     rival_documents: the documents, evenly spread, that rivals run on; None for all.
-    warm_up: documents that rivals read before anything is timed; our engines read all.
     seconds: the time for all runs; a run begins only if it fits by the pace of the engine's latest.
     """
 
     repeats: int = 3
     rival_documents: int | None = None
-    warm_up: int = 4
-    seed: int = 0
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("repeats", "warm_up", "rival_documents"):
+        for name in ("repeats", "rival_documents"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, not {value}")
@@ -96,7 +95,7 @@ def measure_engines(
         ready = f"ready; batch sizes tried: {rates}" if rates else "ready"
         tell(f"{outcome.engine.name}: {outcome.skipped or ready}")
     running = [outcome for outcome in outcomes if outcome.skipped is None]
-    order = random.Random(rules.seed)
+    order = random.Random(0)
     for turn in range(rules.repeats):
         for outcome in order.sample(running, len(running)):
             if not clock.allows(outcome, outcome.documents):
@@ -148,7 +147,7 @@ def _prepare(
         engine.setup(work)
         engine.batch_size = engine.batch_sizes[0] if engine.batch_sizes else engine.batch_size
         # Rivals run every batch size below; our engines may prepare for the whole stream.
-        timed(outcome, work if engine.kind == "ours" else work.part(rules.warm_up), device)
+        timed(outcome, work if engine.kind == "ours" else work.part(_WARM_UP), device)
         _tune(outcome, work, device, clock)
     except Unavailable as reason:
         outcome.skipped = str(reason)
