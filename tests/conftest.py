@@ -174,6 +174,22 @@ def saved_model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPath
     return save_model(backend, tmp_path_factory.mktemp("model"))
 
 
+@pytest.fixture(scope="module")
+def model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in a folder that the tests of one file share, and may write into."""
+    from command_line import save_model
+
+    return save_model(backend, tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs commands in `tmp_path`, with `model` as the default model."""
+    from command_line import runner
+
+    return runner(tmp_path, model, monkeypatch)
+
+
 @pytest.fixture
 def folder(saved_model: Path, tmp_path: Path) -> Path:
     """A model of one's own to write into."""

@@ -289,14 +289,27 @@ def batches(
         for layout in (next(drawn) for _ in range(48)):
             sequence = draw(reader, codec, noisy, templates, layout, variety, rng)
             waiting.setdefault(replace(layout, documents_per_prompt=1), []).append(sequence)
-        for layout, sequences in waiting.items():
-            if sum(map(len, sequences)) < 1.5 * tokens_per_batch:
-                continue
-            parts = split_by_tokens(sorted(sequences, key=len), tokens_per_batch)
-            sequences.clear()
-            rng.shuffle(parts)
-            for part in parts:
-                yield layout, part
+        yield from full_batches(waiting, 1.5 * tokens_per_batch, tokens_per_batch, rng)
+
+
+def full_batches(
+    waiting: Mapping[DecodingConfig, list[TrainingSequence]],
+    least: float,
+    tokens: int,
+    rng: random.Random,
+) -> Iterator[tuple[DecodingConfig, list[TrainingSequence]]]:
+    """Yields batches of the layouts whose waiting sequences have `least` tokens, and empties these.
+
+    tokens: of a batch.
+    """
+    for layout, sequences in waiting.items():
+        if sum(map(len, sequences)) < least:
+            continue
+        parts = split_by_tokens(sorted(sequences, key=len), tokens)
+        sequences.clear()
+        rng.shuffle(parts)
+        for part in parts:
+            yield layout, part
 
 
 def draw(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from recipes.embedded.network import (
     use_rounded_attention,
 )
 from recipes.embedded.shelves import Shelf
+from recipes.embedded.timed import STATE, TimedRun, show_losses
 from recipes.embedded.tokenizer import TOKENIZER_FILES, train_tokenizer
 from recipes.embedded.watch import forward, losses, watched
 from schemax.compiler import load_codec
@@ -37,9 +37,6 @@ from schemax.compiler.prompt import load_template, template_source
 from schemax.evaluation.examples import Example
 from schemax.runtime.models.model import DecoderModel
 
-STATE = "state.pt"
-# Steps until the learning rate is at its peak.
-_WARM_UP = 30
 # The model's own template; a copy is saved beside its weights.
 PROMPT = Path(__file__).with_name("prompt.jinja")
 # Templates of users, with their shares.
@@ -118,63 +115,36 @@ def train(data: Data, out: Path, recipe: Recipe, start: Path | None = None) -> N
         run.save(out / STATE)
         run.write_model(out)
         with run.averaged():
-            found = losses(decoder, kinds, eos, recipe.bf16)
-        shown = "  ".join(f"{name} {loss:.3f}" for name, loss in found.items())
-        print(f"  checked at {run.minutes:.1f} min: {shown}", flush=True)
+            show_losses(run.minutes, losses(decoder, kinds, eos, recipe.bf16))
 
-    check()
-    run.start_clock()
-    last = run.minutes
-    while run.minutes < recipe.minutes:
+    def take_step() -> None:
         config, sequences = next(stream)
         run.train_on(decoder, sequences, config, eos)
-        if run.step % 50 == 0:
-            print(
-                f"{run.minutes:6.1f} min  step {run.step}  loss {run.recent_loss():.4f}  "
-                f"{run.tokens / 1e6:.2f} M tokens",
-                flush=True,
-            )
-        if run.minutes - last >= recipe.check_minutes:
-            last = run.minutes
-            check()
+
     check()
+    run.train(take_step, check, every=50)
 
 
-class Run:
+class Run(TimedRun):
     """The state of a run: weights, their average, the optimizers, and its progress."""
 
     def __init__(self, model: Qwen3ForCausalLM, recipe: Recipe) -> None:
+        super().__init__(recipe)
         self._model, self._recipe = model, recipe
         self._dropout = add_dropout(model)
         self._dropout.p = recipe.dropout
         self._optimizers = new_optimizers(model, recipe.learning_rate, recipe.weight_decay)
         self._average = {name: p.detach().clone() for name, p in model.named_parameters()}
-        self._losses: list[float] = []
-        self._earlier = 0.0
-        self.start_clock()
-        self.step, self.tokens = 0, 0
-
-    def start_clock(self) -> None:
-        """Starts the clock: time before does not count as training."""
-        self._started = time.process_time()
-
-    @property
-    def minutes(self) -> float:
-        """The processor time so far, including earlier starts."""
-        return self._earlier + (time.process_time() - self._started) / 60
-
-    def recent_loss(self) -> float:
-        return sum(self._losses[-50:]) / max(1, len(self._losses[-50:]))
 
     def train_on(
         self, decoder: DecoderModel, sequences: Sequence[Any], config: Any, pad_id: int
     ) -> None:
         """Takes an optimizer step."""
         recipe, model = self._recipe, self._model
-        rate = recipe.learning_rate * schedule(self.minutes / recipe.minutes, recipe.cooldown)
+        rate = self.rate_now()
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate * min(1, (self.step + 1) / _WARM_UP)
+                group["lr"] = rate
         model.train()
         with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bf16):
             logits, labels = forward(decoder, sequences, config, pad_id)
@@ -184,13 +154,11 @@ class Run:
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in self._optimizers:
             optimizer.step()
-        self.step += 1
-        self.tokens += sum(map(len, sequences))
+        self.count(sequences, loss.item())
         decay = min(recipe.ema_decay, (1 + self.step) / (10 + self.step))
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 self._average[name].lerp_(parameter, 1 - decay)
-        self._losses.append(loss.item())
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -211,33 +179,19 @@ class Run:
         model.save_pretrained(out)
 
     def save(self, path: Path) -> None:
-        """Saves all that resuming requires; replaces an existing file atomically."""
-        state = {
-            "weights": dict(self._model.named_parameters()),
-            "average": self._average,
-            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
-            "step": self.step,
-            "tokens": self.tokens,
-            "minutes": self.minutes,
-        }
-        part = path.with_suffix(".part")
-        torch.save(state, part)
-        part.replace(path)
+        self.save_state(
+            path,
+            weights=dict(self._model.named_parameters()),
+            average=self._average,
+            optimizers=[optimizer.state_dict() for optimizer in self._optimizers],
+        )
 
     def load(self, path: Path) -> None:
-        state = torch.load(path, weights_only=True)
+        state = self.load_state(path)
         self._model.load_state_dict(state["weights"], strict=False)
         self._average = state["average"]
         for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
-        self.step, self.tokens, self._earlier = state["step"], state["tokens"], state["minutes"]
-        self.start_clock()
-
-
-def schedule(done: float, cooldown: float) -> float:
-    """Returns the rate's factor: 1, then over the last share of the time linearly down to 0.02."""
-    left = max(0.0, 1 - done) / cooldown
-    return 0.02 + 0.98 * min(1.0, left)
 
 
 def tokenizer_texts(shelves: Iterable[Shelf]) -> list[Example]:

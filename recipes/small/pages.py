@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 import jinja2
 
 from recipes.embedded.items import without_items
-from recipes.embedded.mixture import Reader, replace_texts
+from recipes.embedded.mixture import Reader, full_batches, replace_texts
 from recipes.embedded.prompts import ALONE, FORMATS, NoisyTokenizer, Page, written
 from schemax.compiler import TextCodec
 from schemax.compiler.prompt import load_template
 from schemax.config import PRESETS, DecodingConfig
-from schemax.training.schedule import split_by_tokens
 from schemax.training.sequences import TrainingSequence
 
 AUTOREGRESSIVE = replace(PRESETS["autoregressive"], constrain=False)
@@ -98,11 +97,4 @@ def batches(
             row = asker.draw(layout, rng)
             if len(row) <= tokens:
                 waiting[layout].append(row)
-        for layout, rows in waiting.items():
-            if sum(map(len, rows)) < 3 * tokens:
-                continue
-            parts = split_by_tokens(sorted(rows, key=len), tokens)
-            rows.clear()
-            rng.shuffle(parts)
-            for part in parts:
-                yield layout, part
+        yield from full_batches(waiting, 3 * tokens, tokens, rng)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from recipes.embedded.data import Data
 from recipes.embedded.mixture import Reader, Templates, Variety
+from recipes.embedded.timed import STATE, TimedRun, show_losses
 from recipes.embedded.watch import losses, watched
 from recipes.small.adapter import adapt, come_near, save_adapters
 from recipes.small.pages import Asker, Asking, batches
@@ -26,9 +26,8 @@ from schemax.training.schedule import padded
 from schemax.training.sequences import TrainingSequence, collate
 from schemax.training.trainer import TrainableModel
 
-STATE, ADAPTER = "state.pt", "adapter"
+ADAPTER = "adapter"
 BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
-_WARM_UP = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,34 +81,22 @@ def train(data: Data, base: Path, out: Path, recipe: Recipe, start: Path | None 
         save_adapters(run.adapters, BASE, out / ADAPTER)
         model.train(False)
         with torch.compiler.set_stance("force_eager"):
-            found = losses(run.reader, kinds, pad_id, True)
-        shown = "  ".join(f"{name} {loss:.3f}" for name, loss in found.items())
-        print(f"  checked at {run.minutes:.1f} min: {shown}", flush=True)
+            show_losses(run.minutes, losses(run.reader, kinds, pad_id, True))
+
+    def take_step() -> None:
+        config, sequences = next(stream)
+        run.train_on(sequences, config, pad_id)
 
     if not run.step:
         check()
-    run.start_clock()
-    last = run.minutes
-    while run.minutes < recipe.minutes:
-        config, sequences = next(stream)
-        run.train_on(sequences, config, pad_id)
-        if run.step % 25 == 0:
-            print(
-                f"{run.minutes:6.1f} min  step {run.step}  loss {run.recent_loss():.4f}  "
-                f"{run.tokens / 1e6:.3f} M tokens, {run.rate():.0f} a second",
-                flush=True,
-            )
-        if run.minutes - last >= recipe.check_minutes:
-            last = run.minutes
-            check()
-    check()
+    run.train(take_step, check, every=25)
 
 
-class Run:
+class Run(TimedRun):
     """The state of a run: adapters, their optimizer, and its progress."""
 
     def __init__(self, model: Any, recipe: Recipe) -> None:
-        self._recipe = recipe
+        super().__init__(recipe)
         self._model = model
         self.adapters = adapt(model, recipe.rank)
         self.reader = TrainableModel(model)
@@ -117,35 +104,13 @@ class Run:
         self._optimizer = torch.optim.AdamW(
             self._weights, lr=recipe.learning_rate, weight_decay=0.0, fused=True
         )
-        self._losses: list[float] = []
-        self._earlier = 0.0
-        self.step, self.tokens = 0, 0
-        self.start_clock()
-
-    def start_clock(self) -> None:
-        """Starts the clock: time before does not count as training."""
-        self._started, self._since = time.process_time(), self.tokens
-
-    @property
-    def minutes(self) -> float:
-        """The processor time so far, including earlier starts."""
-        return self._earlier + (time.process_time() - self._started) / 60
-
-    def recent_loss(self) -> float:
-        return sum(self._losses[-50:]) / max(1, len(self._losses[-50:]))
-
-    def rate(self) -> float:
-        """Returns the tokens per second of processor time, since the start."""
-        return (self.tokens - self._since) / (time.process_time() - self._started)
 
     def train_on(
         self, sequences: Sequence[TrainingSequence], config: DecodingConfig, pad_id: int
     ) -> None:
         """Takes an optimizer step."""
-        recipe = self._recipe
-        rate = recipe.learning_rate * schedule(self.minutes / recipe.minutes, recipe.cooldown)
         for group in self._optimizer.param_groups:
-            group["lr"] = rate * min(1, (self.step + 1) / _WARM_UP)
+            group["lr"] = self.rate_now()
         self._model.train()
         # Few different lengths, since oneDNN keeps kernels for each length.
         longest = padded(max(map(len, sequences)))
@@ -161,34 +126,15 @@ class Run:
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self._weights, 1.0)
         self._optimizer.step()
-        self.step += 1
-        self.tokens += sum(map(len, sequences))
-        self._losses.append(loss.item())
+        self.count(sequences, loss.item())
 
     def save(self, path: Path) -> None:
         """Saves all that resuming requires; replaces an existing file atomically."""
-        state = {
-            "weights": self._weights,
-            "optimizer": self._optimizer.state_dict(),
-            "step": self.step,
-            "tokens": self.tokens,
-            "minutes": self.minutes,
-        }
-        part = path.with_suffix(".part")
-        torch.save(state, part)
-        part.replace(path)
+        self.save_state(path, weights=self._weights, optimizer=self._optimizer.state_dict())
 
     @torch.no_grad()
     def load(self, path: Path) -> None:
-        state = torch.load(path, weights_only=True)
+        state = self.load_state(path)
         for weight, saved in zip(self._weights, state["weights"], strict=True):
             weight.copy_(saved)
         self._optimizer.load_state_dict(state["optimizer"])
-        self.step, self.tokens, self._earlier = state["step"], state["tokens"], state["minutes"]
-        self.start_clock()
-
-
-def schedule(done: float, cooldown: float) -> float:
-    """Returns the rate's factor: 1, then over the last share of the time linearly down to 0.02."""
-    left = max(0.0, 1 - done) / cooldown
-    return 0.02 + 0.98 * min(1.0, left)

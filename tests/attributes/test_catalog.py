@@ -7,12 +7,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from command_line import Run, jsonl, refused, rows, runner, save_model
+from command_line import Run, jsonl, refused, rows
 from conftest import TITLES
 from hypothesis import given
 from hypothesis import strategies as st
 from seams import replaced
-from tokenizers import Tokenizer
 
 from schemax import load_schemas, schema_names
 from schemax.attributes.ready_made import document_of, is_task, match_of, names_of
@@ -95,16 +94,6 @@ def test_schemas_by_category_share_classes() -> None:
 
 
 # On the command line
-
-
-@pytest.fixture(scope="module")
-def model(backend: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return runner(tmp_path, model, monkeypatch)
 
 
 def test_the_list_of_schemas(run: Run) -> None:

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-import tokenizers
-from command_line import Run, refused, runner, save_model
+from command_line import Run, refused, runner
 
 FAULTY = """
 from typing import Any, Literal
@@ -33,11 +32,6 @@ class Fine:
 class Noted(TypedDict):
     b: list[Any]
 """
-
-
-@pytest.fixture(scope="module")
-def model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture

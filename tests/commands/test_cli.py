@@ -7,24 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
-import tokenizers
-from command_line import SCHEMA, Run, jsonl, refused, rows, runner, save_model
+from command_line import SCHEMA, Run, jsonl, refused, rows
 from conftest import TITLES
 from seams import replaced
 
 from schemax.base.resources import resource_dir
 from schemax.errors import ModelError
 from schemax.evaluation.diagnosis import listings as demo
-
-
-@pytest.fixture(scope="module")
-def model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return runner(tmp_path, model, monkeypatch)
 
 
 def test_rows_come_in_the_order_of_the_input(run: Run, tmp_path: Path) -> None:

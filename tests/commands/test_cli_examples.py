@@ -8,25 +8,13 @@ from shutil import copytree
 from typing import Any
 
 import pytest
-import tokenizers
-from command_line import Run, jsonl, refused, rows, runner, save_model
+from command_line import Run, jsonl, refused, rows
 from pydantic import create_model
 
 from schemax.errors import InputError
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.schema import AttrSchema
 from schemax.runtime.slots.plan import plan_prompt
-
-
-@pytest.fixture(scope="module")
-def model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return runner(tmp_path, model, monkeypatch)
-
 
 ROW = {"category": "Television", "text": "LG 4k", "attributes": {"Brand": "LG", "resolution": "4k"}}
 OTHER = {"category": "shoe", "text": "Crocs", "attributes": {"sole": "rubber"}}

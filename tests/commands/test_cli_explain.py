@@ -7,18 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-import tokenizers
-from command_line import SCHEMA, Run, refused, runner, save_model
-
-
-@pytest.fixture(scope="module")
-def model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return runner(tmp_path, model, monkeypatch)
+from command_line import SCHEMA, Run, refused
 
 
 def test_schemas_come_from_names_modules_and_files(run: Run, tmp_path: Path) -> None:

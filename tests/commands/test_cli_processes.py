@@ -11,19 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import tokenizers
-from command_line import SCHEMA, STAND_IN, Run, jsonl, process, rows, runner, save_model
+from command_line import SCHEMA, STAND_IN, Run, jsonl, process, rows
 from conftest import TITLES, slow_but
-
-
-@pytest.fixture(scope="module")
-def model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return runner(tmp_path, model, monkeypatch)
 
 
 def test_the_command_line_does_not_import_torch(tmp_path: Path) -> None:

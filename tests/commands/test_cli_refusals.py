@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import tokenizers
-from command_line import SCHEMA, Run, jsonl, refused, runner, save_model
-
-
-@pytest.fixture(scope="module")
-def model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return runner(tmp_path, model, monkeypatch)
+from command_line import SCHEMA, Run, jsonl, refused
 
 
 @pytest.mark.parametrize(

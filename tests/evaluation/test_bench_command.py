@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import jsonl, refused, save_model
-from tokenizers import Tokenizer
+from command_line import jsonl, refused
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app as developers
@@ -27,11 +26,6 @@ ROWS = [
     {"id": "2", "category": "Tea", "text": "Twinings 20", "attributes": {"Net content": "20"}},
     {"id": "3", "category": "Shoes", "text": "Crocs Clog", "attributes": {"Brand": "Crocs"}},
 ]
-
-
-@pytest.fixture(scope="module")
-def folder(backend: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
 
 
 def bench(*arguments: str) -> Any:

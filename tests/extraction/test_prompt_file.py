@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tokenizers
-from command_line import Run, jsonl, refused, rows, runner, save_model
+from command_line import Run, jsonl, refused, rows
 
 from schemax import AttrSchema, Extractor, attr
 from schemax.base.calibration import Calibration
@@ -39,16 +38,6 @@ PROMPT = PromptFile(
 
 
 ROW = {"category": "television", "text": "LG 4k", "attributes": {"brand": "LG"}}
-
-
-@pytest.fixture(scope="module")
-def model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return runner(tmp_path, model, monkeypatch)
 
 
 @pytest.fixture

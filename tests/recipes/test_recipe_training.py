@@ -21,7 +21,8 @@ from recipes.embedded.network import Shape, rounded_attention
 from recipes.embedded.prompts import LAYOUTS, NoisyTokenizer, Page, written
 from recipes.embedded.questions import Question
 from recipes.embedded.shelves import About, Document, Library, Shelf
-from recipes.embedded.train import STATE, Recipe, schedule, train
+from recipes.embedded.timed import STATE, schedule
+from recipes.embedded.train import Recipe, train
 from schemax.base.resources import resource_dir
 from schemax.compiler import TextCodec
 from schemax.compiler.prompt import load_template

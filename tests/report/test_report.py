@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tokenizers
-from command_line import SCHEMA, Run, jsonl, refused, rows, runner, save_model
+from command_line import SCHEMA, Run, jsonl, refused, rows
 
 import schemax
 from schemax import AttrSchema, Extraction, FieldError, FieldResult
@@ -226,16 +225,6 @@ def test_every_asset_is_well_formed_inside_html() -> None:
 
 def test_json_for_scripts() -> None:
     assert to_json(["<a>", "\ud800", "é"]) == '["\\u003ca>","\\ud800","é"]'
-
-
-@pytest.fixture(scope="module")
-def model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return runner(tmp_path, model, monkeypatch)
 
 
 def test_the_command_writes_rows_and_a_page(run: Run, tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tokenizers
-from command_line import Run, jsonl, refused, rows, runner, save_model
+from command_line import Run, jsonl, refused, rows
 
 from schemax import Extractor
 from schemax.evaluation.examples import Example
@@ -37,16 +36,6 @@ def label(n: int, category: str = "television") -> dict[str, Any]:
 
 
 LABELS = [label(n) for n in range(12)]
-
-
-@pytest.fixture(scope="module")
-def model(backend: tokenizers.Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(backend, tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    return runner(tmp_path, model, monkeypatch)
 
 
 def test_labels_become_a_prompt_that_other_verbs_take(run: Run, tmp_path: Path) -> None:
