@@ -17,7 +17,7 @@ from schemax.evaluation.diagnosis import doctor as examine
 class Given(options.ModelArgument, options.Model):
     """Options"""
 
-    attn_implementation: str | None = option(show_default=False)
+    attn: str | None = option(show_default=False)
     """sdpa, eager or flex_attention. Default: the model's."""
     as_json: bool = option("--json", default=False)
     """The diagnosis as JSON."""
@@ -30,7 +30,7 @@ def doctor(given: Given) -> None:
     Every way to decode is compared with plain forward passes on the model's own weights. Exit
     status: 0 ready, 1 not ready, 2 the model cannot be loaded.
     """
-    name, attn = str(options.model_place(given.model)), given.attn_implementation
+    name, attn = str(options.model_place(given.model)), given.attn
     if sys.stderr.isatty():
         say(f"examining {name} ...")
     with plain_warnings(quiet=given.as_json):

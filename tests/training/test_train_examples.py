@@ -95,10 +95,8 @@ def test_a_model_trained_behind_examples(data: Path, base: Path) -> None:
     assert said not in with_them.stderr
 
 
-@pytest.mark.slow
-def test_held_out_f1_is_of_prompts_with_examples(
-    data: Path, base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def examples_of_streams(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The examples that every stream is given from now on."""
     given: list[Any] = []
     whole = Extractor.stream
 
@@ -107,6 +105,14 @@ def test_held_out_f1_is_of_prompts_with_examples(
         return whole(self, *args, **options)
 
     monkeypatch.setattr(Extractor, "stream", stream)
+    return given
+
+
+@pytest.mark.slow
+def test_held_out_f1_is_of_prompts_with_examples(
+    data: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = examples_of_streams(monkeypatch)
     done = train(data, base, "--shots", "1", "--held-out", "0.4")
     assert done.exit_code == 0, done.output
     assert "held-out F1" in done.stderr
@@ -156,14 +162,7 @@ def test_examples_of_a_file(data: Path, base: Path, monkeypatch: pytest.MonkeyPa
 def test_labels_of_the_model_itself_are_read_behind_examples(
     data: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[Any] = []
-    whole = Extractor.stream
-
-    def stream(self: Extractor, *args: Any, **options: Any) -> Any:
-        given.append(options["examples"])
-        return whole(self, *args, **options)
-
-    monkeypatch.setattr(Extractor, "stream", stream)
+    given = examples_of_streams(monkeypatch)
     labels = ("--labels", "self", "--teacher-decoding", "isolated")
     planned(monkeypatch, data, base, "--shots", "1", *labels)
     ((tea, shoe),) = (one.values() for one in given)
