@@ -138,12 +138,11 @@ def measure_constraints(
     if not isinstance(prepared, DecoderModel):
         raise ValueError("constraints can only be measured on a model that decodes in sequence")
     as_codec(tokenizer).check_vocabulary(prepared.vocab_size)
-    compiled, branching = (
-        _compiled(Product, tokenizer, prepared.vocab_size, branch_threshold=threshold)
-        for threshold in (1.0, DecodingConfig().branch_threshold)
-    )
     # Without free text, which random weights prefer, but trained weights seldom.
-    compiled, branching = map(_held_to_choices, (compiled, branching))
+    branching = _held_to_choices(_compiled(Product, tokenizer, prepared.vocab_size))
+    compiled = replace(
+        branching, slots=tuple(replace(spec, follow_ups=None) for spec in branching.slots)
+    )
     chance = random.Random(seed)
     texts = [" ".join(chance.choices(_WORDS, k=document_tokens)) for _ in range(documents)]
     ids = [tuple(compiled.codec.encode(text)[:document_tokens]) for text in texts]
@@ -185,8 +184,8 @@ def measure_constraints(
     )
 
 
-def _compiled(schema: Any, tokenizer: Any, vocab_size: int, **decoding: Any) -> CompiledSchema:
-    config = DecodingConfig(max_retries=0, **decoding)
+def _compiled(schema: Any, tokenizer: Any, vocab_size: int) -> CompiledSchema:
+    config = DecodingConfig(max_retries=0)
     return compile_schema(
         schema, tokenizer, template=_TEMPLATE, decoding=config, vocab_size=vocab_size
     )

@@ -46,7 +46,6 @@ BOUNDS: Mapping[str, Bounds] = MappingProxyType(
         "max_retries": Bounds(0, 16),  # each of which doubles a budget
         "max_repairs": Bounds(0, 1),
         "batch_size": Bounds(1, 1_000_000),
-        "branch_threshold": Bounds(0, 1, whole=False),
         "min_probability": Bounds(0, 1, whole=False),
         "null_penalty": Bounds(-100, 100, whole=False),
         # Logits are divided by the temperature, and summed up to top_p, in single precision.
@@ -114,10 +113,6 @@ class DecodingConfig:
         invents none (docs/constraints.md). None takes what the model's folder says of it; without a
         word, it is True for a model that schemax did not train, under the template `verbatim`.
         Needs `constrain`; the autoregressive layout and servers do without it.
-    branch_threshold: how probable a token that a slot with choices did not take has to be for the
-        choices behind it to be told apart, at the cost of a further slot; less probable ones share
-        their probability equally (docs/results.md). 1 tells none apart, and so do other layouts
-        than `branched`, stacked documents, and models that decode one row per slot.
     min_probability: a value that is less probable is taken for null, where its field may go without
         one; None takes the model's own threshold (schemax.base.calibration), 0 keeps every value.
         Values of the autoregressive layout have no probability, so all of them are kept.
@@ -151,7 +146,6 @@ class DecodingConfig:
     constrain: bool = True
     strict: bool = False
     extractive: bool | None = None
-    branch_threshold: float = 0.01
     min_probability: float | None = None
     null_penalty: float | None = None
     contextual_calibration: bool | None = None

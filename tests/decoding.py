@@ -214,6 +214,11 @@ def counted(monkeypatch: pytest.MonkeyPatch, model: DecoderModel) -> list[int]:
     return tokens
 
 
+def follow_branches(monkeypatch: pytest.MonkeyPatch, least: float) -> None:
+    """Follows branches of choices from this probability on; 1 follows none."""
+    monkeypatch.setattr("schemax.compiler.choices.LEAST_PROBABLE", least)
+
+
 def windowed(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Fewer prompts are taken from the input at a time."""
     replaced(monkeypatch, "prompts of a window", size)

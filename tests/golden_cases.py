@@ -223,7 +223,8 @@ _SETTINGS: dict[str, tuple[type[AttrSchema], DecodingConfig]] = {
     "reward": (Product, DecodingConfig(null_penalty=-3.0)),
     "contextual": (Product, DecodingConfig(contextual_calibration=True)),
     "contextual-waves": (Offer, DecodingConfig(contextual_calibration=True)),
-    "whole-tree": (Product, DecodingConfig(branch_threshold=0.0)),
+}
+_SAMPLED: dict[str, tuple[type[AttrSchema], DecodingConfig]] = {
     "sampled": (Product, DecodingConfig(temperature=0.8, top_p=0.9, seed=3)),
     "sampled-causal": (
         Product,
@@ -235,7 +236,8 @@ _USUAL = {"repairs", "retries", "penalty", "contextual", "sampled", "extractive"
 
 
 def _settings() -> Iterator[Case]:
-    for place, (name, (schema, config)) in enumerate(_SETTINGS.items()):
+    settings = (*enumerate(_SETTINGS.items()), *enumerate(_SAMPLED.items(), 12))
+    for place, (name, (schema, config)) in settings:
         for model in ("embedded", "qwen3"):
             is_slow = name not in _USUAL or (place % 2 == 0) == (model == "embedded")
             format = FORMATS[place % 3]

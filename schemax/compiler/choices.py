@@ -25,8 +25,9 @@ from schemax.reading.choices import Choices as NamedChoices
 from schemax.tokens import ChildSlot, Prior, SlotOutput, SlotSpec
 
 Ids = tuple[int, ...]
-# Less probable branches are lost in rounding, whatever threshold is asked for.
-_LEAST = 1e-9
+# Less probable branches are not decoded: the choices behind one share its probability equally.
+# docs/results.md says what the others bring.
+LEAST_PROBABLE = 0.01
 # Choices that together have a lower probability are asked for as free text as well.
 LEAST_LEGAL = 0.5
 
@@ -119,14 +120,14 @@ def named_choices(attribute: Attribute) -> NamedChoices:
 class Branches:
     """The slots that follow a choice: the choices not taken, and the choice asked as free text.
 
-    See `tokens.FollowUps`. least: branches with a lower probability are not decoded.
+    See `tokens.FollowUps`. reached: the probability of the slot itself, below 1 for a branch.
     key: of the slot. free_text: the spec of the slot as free text; None where literals alone are
     taken. names: recognizes choices in that text. prior: of the slot.
     """
 
     choices: Choices
     grammar: TokenGrammar
-    least: float
+    reached: float = 1.0
     key: Ids = ()
     free_text: SlotSpec | None = None
     names: NamedChoices | None = None
@@ -160,14 +161,14 @@ class Branches:
 
     def _branches(self, output: SlotOutput) -> Iterator[ChildSlot]:
         """Yields a slot for every probable token that was not taken and leaves several choices."""
-        reached, least = 1.0, max(self.least, _LEAST)
+        reached = self.reached
         for step in output.alternatives:
             before, taken = output.ids[: step.step], output.ids[step.step]
             onward = 0.0
             for token, probability in zip(step.ids, step.probabilities, strict=True):
                 if token == taken:
                     onward = probability
-                elif reached * probability >= least:
+                elif reached * probability >= LEAST_PROBABLE:
                     begun = _begun(self.choices, self.grammar, (*before, token))
                     if begun:
                         spec = self._spec(begun, reached * probability)
@@ -176,11 +177,11 @@ class Branches:
             reached *= onward
 
     def _spec(self, begun: Ids, probability: float) -> SlotSpec:
-        """The spec of a branch. Thresholds of its own branches are relative to its probability."""
+        """The spec of a branch of this probability."""
         inner = Branches(
             self.choices,
             self.grammar,
-            self.least / probability,
+            probability,
             self.key,
             prior=self.prior,
         )

@@ -276,7 +276,7 @@ def _branches(
     if not config.is_branched or not isinstance(grammar, TokenGrammar) or not grammar.choices:
         return None
     choices = choices_of(asked, place, compiling.format, config)
-    found = Branches(choices, grammar, config.branch_threshold)
+    found = Branches(choices, grammar)
     if config.strict or (text := free_text_of(asked[place])) is None:
         return found
     spec = compiling.spec([*asked[:place], text, *asked[place + 1 :]], place)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import TITLES, combinations
 from constrained import forked
-from decoding import TEMPLATE, WAYS, assert_right
+from decoding import TEMPLATE, WAYS, assert_right, follow_branches
 from grammar_walks import FORMATS
 from oracle import allowed_tokens
 from seams import engine_of
@@ -168,12 +168,14 @@ def read(extractor: Extractor, schema: Any = Shoe, **changes: Any) -> list[Any]:
     return sorted(extractor.stream(TITLES, schema, decoding=decoding), key=lambda item: item.index)
 
 
-def test_confidence_is_that_of_the_choice(extractor: Extractor) -> None:
+def test_confidence_is_that_of_the_choice(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was chosen is the likeliest, what is told of it is what it was chosen by, and what the
     type forbids is told as without calibration."""
-    changes = {"branch_threshold": 0.0, "min_probability": 0.0}
-    plain = read(extractor, contextual_calibration=False, **changes)
-    found = read(extractor, contextual_calibration=True, **changes)
+    follow_branches(monkeypatch, 1e-9)
+    plain = read(extractor, contextual_calibration=False, min_probability=0.0)
+    found = read(extractor, contextual_calibration=True, min_probability=0.0)
     for one, other in zip(plain, found, strict=True):
         before, after = one.fields["color"], other.fields["color"]
         assert sum(after.alternatives.values()) == pytest.approx(1, abs=1e-3)
@@ -198,10 +200,7 @@ def test_fields_that_look_at_others(extractor: Extractor) -> None:
     assert compiled.waves is not None
     assert [spec.prior is not None for spec in known.waves.fields.specs] == [True, False, True]
     assert not any(spec.prior for spec in compiled.waves.fields.specs)
-    plain, found = (
-        read(extractor, Priced, contextual_calibration=one, branch_threshold=1.0)
-        for one in (False, True)
-    )
+    plain, found = (read(extractor, Priced, contextual_calibration=one) for one in (False, True))
     taxed = [[item.fields["taxed"].probability for item in some] for some in (plain, found)]
     assert taxed[0] != taxed[1]
 

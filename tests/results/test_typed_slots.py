@@ -177,7 +177,7 @@ def test_decoding_equals_the_oracle(
 @in_each_format
 def test_forks_equal_the_oracle(codec: TextCodec, name: str) -> None:
     template = "{% for d in documents %}{{ d.text }}\n{% endfor %}"
-    decoding = "isolated:temperature=1.5:branch_threshold=1:max_retries=0:k_max=12"
+    decoding = "isolated:temperature=1.5:max_retries=0:k_max=12"
     compiled = compile_schema(Flat, codec, format=name, template=template, decoding=decoding)
     assert_right(forked(codec), compiled, TITLES[:2])
 

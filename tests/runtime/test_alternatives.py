@@ -28,7 +28,7 @@ from constrained import (
     head_of,
     teacher_forced,
 )
-from decoding import called_prompt
+from decoding import called_prompt, follow_branches
 from grammar_walks import FORMATS
 from oracle import forced_token
 from transformers import PreTrainedTokenizerFast
@@ -163,9 +163,11 @@ class Plain(AttrSchema):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
-def test_alternatives_by_brute_force(extractor: Extractor, temperature: float) -> None:
-    exact = {"temperature": temperature, "branch_threshold": 0.0}
-    for attribute, field, _, at, compiled in read(extractor, Plain, **exact):
+def test_alternatives_by_brute_force(
+    extractor: Extractor, temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follow_branches(monkeypatch, 1e-9)
+    for attribute, field, _, at, compiled in read(extractor, Plain, temperature=temperature):
         n = compiled.attributes.index(attribute)
         (prompt,) = compiled.encode([TITLES[at]])
         expected = brute(compiled, extractor.model, prompt, n, attribute)
@@ -180,9 +182,12 @@ class Parcel(AttrSchema):
     parts: list[Part]
 
 
-def test_alternatives_of_items_by_brute_force(extractor: Extractor) -> None:
+def test_alternatives_of_items_by_brute_force(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whose keys are known when they are called for."""
-    settings = DecodingConfig(branch_threshold=0.0)
+    follow_branches(monkeypatch, 1e-9)
+    settings = DecodingConfig()
     compiled = compile_schema(
         Parcel, extractor.tokenizer, template=TEMPLATE, decoding=settings, eos_ids=(0,)
     )
@@ -219,14 +224,17 @@ def all_branches(slot: SlotOutput) -> Iterator[SlotOutput]:
         yield from all_branches(branch)
 
 
-def test_only_branches_that_are_probable_enough_are_followed(extractor: Extractor) -> None:
+def test_only_branches_that_are_probable_enough_are_followed(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     numbers = {}
-    for threshold in (1.0, 0.05, 0.0):
-        found = list(read(extractor, Plain, branch_threshold=threshold))
+    for threshold in (1.0, 0.05, 1e-9):
+        follow_branches(monkeypatch, threshold)
+        found = list(read(extractor, Plain))
         numbers[threshold] = sum(1 for _, _, slot, _, _ in found for _ in all_branches(slot))
         for _, field, _, _, _ in found:
             assert sum(field.alternatives.values()) == pytest.approx(1, abs=1e-3)
-    assert numbers[1.0] == 0 < numbers[0.05] < numbers[0.0]
+    assert numbers[1.0] == 0 < numbers[0.05] < numbers[1e-9]
 
 
 class Tight(AttrSchema):
@@ -237,10 +245,14 @@ class Tight(AttrSchema):
 
 @pytest.mark.parametrize("retries", [0, 2])
 def test_branches_have_their_slots_budget(
-    extractor: Extractor, decoder_model: Callable[..., Any], retries: int
+    extractor: Extractor,
+    decoder_model: Callable[..., Any],
+    retries: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And stay within the context of a model that the document just fits."""
-    settings = DecodingConfig(branch_threshold=0.0, max_retries=retries)
+    follow_branches(monkeypatch, 1e-9)
+    settings = DecodingConfig(max_retries=retries)
     compiled = compile_schema(
         Tight, extractor.tokenizer, template=TEMPLATE, decoding=settings, eos_ids=(0,)
     )
@@ -273,18 +285,16 @@ def furthest_of(model: Any) -> Iterator[list[int]]:
         del model.run_batch
 
 
-def test_branches_change_no_value(extractor: Extractor) -> None:
+def test_branches_change_no_value(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever shares a pass with them."""
-    rows = {
-        threshold: [
+    rows = {}
+    for threshold in (1e-9, 1.0):
+        follow_branches(monkeypatch, threshold)
+        rows[threshold] = [
             (at, attribute.name, field.value, slot.ids)
-            for attribute, field, slot, at, _ in read(
-                extractor, Choices, branch_threshold=threshold
-            )
+            for attribute, field, slot, at, _ in read(extractor, Choices)
         ]
-        for threshold in (0.0, 1.0)
-    }
-    assert sorted(rows[0.0], key=repr) == sorted(rows[1.0], key=repr)
+    assert sorted(rows[1e-9], key=repr) == sorted(rows[1.0], key=repr)
 
 
 def test_nothing_is_read_twice_for_branches(codec: TextCodec) -> None:
@@ -298,12 +308,6 @@ def test_nothing_is_read_twice_for_branches(codec: TextCodec) -> None:
 def test_slots_that_see_others_have_no_branches(codec: TextCodec, config: dict[str, Any]) -> None:
     compiled = compile_schema(Plain, codec, decoding=DecodingConfig(**config))
     assert [spec.follow_ups for spec in compiled.slots] == [None] * 3
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.5, "a", None, True])
-def test_thresholds_are_probabilities(value: Any) -> None:
-    with pytest.raises(ValueError, match="branch_threshold must be"):
-        DecodingConfig(branch_threshold=value)
 
 
 def test_probabilities_are_those_of_the_logits(codec: TextCodec) -> None:

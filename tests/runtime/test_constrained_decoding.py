@@ -24,7 +24,7 @@ from constrained import (
     in_stream,
     walk,
 )
-from decoding import assert_right, expected
+from decoding import assert_right, expected, follow_branches
 from grammar_walks import FORMATS, in_each_format
 from llguidance import LLParserLimits
 from transformers import PreTrainedTokenizerFast
@@ -170,9 +170,12 @@ def test_budgets_cut_what_is_forced_and_retries_go_on(
     assert longer
 
 
-def test_what_is_forced_takes_no_passes(decoder_model: Model, codec: TextCodec) -> None:
+def test_what_is_forced_takes_no_passes(
+    decoder_model: Model, codec: TextCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And what is read at once gives the logits of what is read token by token."""
-    config = {"max_retries": 0, "branch_threshold": 1.0}
+    follow_branches(monkeypatch, 1.0)
+    config = {"max_retries": 0}
     compiled = compiled_for(Forced, codec, config=config)
     prompts = compiled.encode(TITLES)
     trace: dict[tuple[int, int], torch.Tensor] = {}

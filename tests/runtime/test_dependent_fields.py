@@ -13,7 +13,7 @@ import tokenizers
 import torch
 from conftest import TITLES, slow_but
 from constrained import forked
-from decoding import TEMPLATE, counted, filled, limited, outputs_of
+from decoding import TEMPLATE, counted, filled, follow_branches, limited, outputs_of
 from families import FORK, IN_SEQUENCE
 from oracle import oracle_outputs
 from pydantic import BaseModel, create_model, field_validator
@@ -329,8 +329,8 @@ def test_a_document_is_read_once(
     """Later waves read their keys, and of values all but the last tokens; texts of choices the last
     token of their keys as well."""
     model = decoder_model()
-    config = DecodingConfig(branch_threshold=1.0)
-    compiled = compile_schema(Offer, codec, template=TEMPLATE, decoding=config)
+    follow_branches(monkeypatch, 1.0)
+    compiled = compile_schema(Offer, codec, template=TEMPLATE)
     outputs_of(model, compiled, TITLES[:1])  # the instruction is read by now
     tokens = counted(monkeypatch, model)
     (output,) = outputs_of(model, compiled, TITLES[:1])
@@ -561,7 +561,8 @@ def test_keys_of_known_values_are_those_that_were_asked(
     kind: str,
 ) -> None:
     """Of lists, of what looks at them, and of second chances, from what the decoder wrote."""
-    config = DecodingConfig(max_repairs=1, branch_threshold=1.0)
+    follow_branches(monkeypatch, 1.0)
+    config = DecodingConfig(max_repairs=1)
     model: Any = decoder_model() if kind == "in sequence" else forked(codec)
     extractor = Extractor(model.model, backend, template=TEMPLATE)
     compiled = extractor.compile(Refused, decoding=config)

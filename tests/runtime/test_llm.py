@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from decoding import TEMPLATE, assert_right, filled, run
+from decoding import TEMPLATE, assert_right, filled, follow_branches, run
 from test_alternatives import brute
 from test_lists import check, prompts_with
 
@@ -107,14 +107,17 @@ def test_constrained_slots_equal_the_oracle(extractor: Extractor) -> None:
     assert_right(extractor.model, compiled, LISTINGS[:1])
 
 
-def test_branches_of_choices_by_brute_force(extractor: Extractor) -> None:
+def test_branches_of_choices_by_brute_force(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Probabilities of all choices, each of which a forward pass of its own gives as well."""
 
     class Choice(AttrSchema, category="product"):
         resolution: Literal["720p", "1080p", "4K"] = attr("Resolution class")
 
     # Strictly: else choices that the model would rather not write are asked for as a text.
-    config = DecodingConfig(branch_threshold=0.0, strict=True)
+    follow_branches(monkeypatch, 1e-9)
+    config = DecodingConfig(strict=True)
     compiled = compile_schema(Choice, extractor.tokenizer, template=TEMPLATE, decoding=config)
     options: dict[str, Any] = {"template": TEMPLATE, "decoding": config, "html": "keep"}
     for item in extractor.stream(LISTINGS[1:3], Choice, **options):

@@ -20,6 +20,7 @@ import jsonschema
 import pytest
 from completions_server import CompletionsServer, served
 from conftest import TITLES, slow_but, tiny_model
+from decoding import follow_branches
 from pydantic import BaseModel
 from seams import headers_of, replaced
 
@@ -177,7 +178,8 @@ def test_confidences_where_the_server_tells_all(
     all_of_it = replace(dialects.DIALECTS["vllm"], most_top=codec.vocab_size)
     monkeypatch.setattr(dialects, "DIALECTS", MappingProxyType({"vllm": all_of_it}))
     there = Extractor.from_server(server.url, tokenizer=codec)
-    plain = "isolated:branch_threshold=1:extractive=false:contextual_calibration=false"
+    follow_branches(monkeypatch, 1.0)
+    plain = "isolated:extractive=false:contextual_calibration=false"
     ours = read(here, TITLES[:1], Small, decoding=plain)
     for item, right in zip(read(there, TITLES[:1], Small), ours, strict=True):
         for name, field in item.fields.items():
