@@ -107,8 +107,6 @@ class DecodingConfig:
         the line, as in section 4.3.4.
     constrain: whether slots hold nothing but what their fields' types allow (docs/constraints.md).
         The autoregressive layout has no slots to constrain.
-    strict: whether slots hold literals alone, and texts are read as nothing else, as if every field
-        were declared with `attr(strict=True)` (docs/typed.md).
     extractive: whether texts that a slot writes must stand in its document, so that the model
         invents none (docs/constraints.md). None takes what the model's folder says of it; without a
         word, it is True for a model that schemax did not train, under the template `verbatim`.
@@ -144,7 +142,6 @@ class DecodingConfig:
     batch_size: int | Literal["auto"] = "auto"
     stop: Stop = "literal"
     constrain: bool = True
-    strict: bool = False
     extractive: bool | None = None
     min_probability: float | None = None
     null_penalty: float | None = None
@@ -183,9 +180,8 @@ class DecodingConfig:
             raise ValueError(
                 'nearest_examples requires documents="isolated": stacked documents share a prompt'
             )
-        for name in ("constrain", "strict"):
-            if not isinstance(value := getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False, not {value!r}")
+        if not isinstance(self.constrain, bool):
+            raise ValueError(f"constrain must be True or False, not {self.constrain!r}")
         for name in LEFT_TO_MODELS:
             if not isinstance(value := getattr(self, name), bool | None):
                 raise ValueError(f"{name} must be True, False or None, not {value!r}")

@@ -32,6 +32,15 @@ _ENDS = (b'"', b",", b"\n", b"}", b"]", b"<", b"/", b":", b"#")
 NASTY = ("a", "ab", "abc", "null", "", 'q"x', "a, b", "a\nb", "\U0001f600", "é |", "- 5", "x" * 30)
 
 
+def strictly(schema: type[BaseModel]) -> type[BaseModel]:
+    """The schema with `attr(strict=True)` for every field."""
+    made = type(schema)(schema.__name__, (schema,), {"__module__": schema.__module__})
+    for field in made.model_fields.values():
+        own = field.json_schema_extra
+        field.json_schema_extra = {**(own if isinstance(own, dict) else {}), "strict": True}
+    return made
+
+
 class Colour(Enum):
     RED = "red"
     DARK_RED = "dark red"

@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from enum import Enum
 from typing import Literal
 
+from constrained import strictly
 from golden_documents import documents
 from pydantic import BaseModel, EmailStr, HttpUrl, field_validator, model_validator
 from pydantic_extra_types.country import CountryAlpha2
@@ -218,7 +219,7 @@ _SETTINGS: dict[str, tuple[type[AttrSchema], DecodingConfig]] = {
     "extractive": (Product, DecodingConfig(extractive=True)),
     "invented": (Product, DecodingConfig(extractive=False)),
     "free": (Codes, DecodingConfig(constrain=False, min_probability=0.0)),
-    "strict": (Codes, DecodingConfig(strict=True)),
+    "strict": (strictly(Codes), DecodingConfig()),
     "penalty": (Product, DecodingConfig(null_penalty=4.0, min_probability=0.0)),
     "reward": (Product, DecodingConfig(null_penalty=-3.0)),
     "contextual": (Product, DecodingConfig(contextual_calibration=True)),

@@ -45,8 +45,6 @@ def as_decoded(
     branches, unless the model writes the whole output as JSON; and for a field that looks at others
     that are not read before it.
     """
-    if config.strict:
-        attributes = tuple(map(_strict, attributes))
     if config.is_branched:
         return tuple(attributes)
     is_whole = (config.layout, config.documents) == ("autoregressive", "isolated")
@@ -78,10 +76,6 @@ def as_decoded(
 
 def _inline(attribute: Attribute) -> Attribute:
     return replace(attribute, two_phase=False, fields=tuple(map(_inline, attribute.fields)))
-
-
-def _strict(attribute: Attribute) -> Attribute:
-    return replace(attribute, strict=True, fields=tuple(map(_strict, attribute.fields)))
 
 
 def limits_of(attribute: Attribute) -> tuple[int, int]:
@@ -277,7 +271,7 @@ def _branches(
         return None
     choices = choices_of(asked, place, compiling.format, config)
     found = Branches(choices, grammar)
-    if config.strict or (text := free_text_of(asked[place])) is None:
+    if (text := free_text_of(asked[place])) is None:
         return found
     spec = compiling.spec([*asked[:place], text, *asked[place + 1 :]], place)
     return replace(found, free_text=spec, names=named_choices(asked[place]))

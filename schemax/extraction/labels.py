@@ -175,7 +175,7 @@ def _writable(leaf: Leaf, value: Any) -> Any:
         return [[_writable(inner, part) for inner, part in row] for row in pairs]
     # All at once, since each place of a tuple may have a type of its own.
     texts = [text.strip() for text in (value if isinstance(value, list) else [value])]
-    readings = readings_of(leaf, texts, leaf.attribute.strict)
+    readings = readings_of(leaf, texts)
     found = [_typed(leaf, reading.value) for reading in readings]
     return found if isinstance(value, list) else found[0]
 

@@ -64,7 +64,6 @@ def read_out(
         document_id=document.id,
         steps=output.steps,
         texts=document.texts,
-        strict=compiled.decoding.strict,
         prompt=prompt_of(compiled),
     )
     return replace(found, errors=(*nothing, *found.errors)) if nothing else found
@@ -100,7 +99,6 @@ def read_part(
         index=document.index,
         document_id=document.id,
         texts=document.texts,
-        strict=compiled.decoding.strict,
         prompt=prompt_of(compiled),
     )
 
@@ -118,9 +116,8 @@ def review(
 def _refusals(
     document: Document, compiled: CompiledSchema, slots: Sequence[SlotText | None]
 ) -> dict[tuple[str, ...], str]:
-    strict = compiled.decoding.strict
     asked = compiled.schema, compiled.attributes
-    return refusals(*asked, slots, compiled.format, document.texts, strict)
+    return refusals(*asked, slots, compiled.format, document.texts)
 
 
 def _slot_texts(

@@ -40,7 +40,7 @@ class _Item(NamedTuple):
 
 
 def joined_list(
-    leaf: Leaf, best: SlotText, lists: Sequence[ListInChunk], format: OutputFormat, strict: bool
+    leaf: Leaf, best: SlotText, lists: Sequence[ListInChunk], format: OutputFormat
 ) -> SlotText:
     """A slot with the items of all lists; `best`, if these are more than the field takes.
 
@@ -50,7 +50,7 @@ def joined_list(
         return best
     changes: dict[str, Any]
     if best.items is None:
-        texts = _texts(leaf, lists, format, strict)
+        texts = _texts(leaf, lists, format)
         count, changes = len(texts), {"raw": format.escape(texts)}
     else:
         items = tuple(item.slots for item in _items(lists, format))
@@ -64,13 +64,11 @@ def joined_list(
     return replace(best, tokens=sum(slot.tokens for slot in slots), **changes)
 
 
-def _texts(
-    leaf: Leaf, lists: Sequence[ListInChunk], format: OutputFormat, strict: bool
-) -> list[str]:
+def _texts(leaf: Leaf, lists: Sequence[ListInChunk], format: OutputFormat) -> list[str]:
     joined: list[str] = []
     for part in lists:
         known = set(joined)
-        texts = texts_of(leaf, part.slot, format, strict) or ()
+        texts = texts_of(leaf, part.slot, format) or ()
         joined += [text for text in texts if text not in known]
     return joined
 

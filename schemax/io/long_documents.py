@@ -150,7 +150,7 @@ class Fitted:
                     for part, chunk, rank in zip(parts, row.chunks, ranks, strict=True)
                     if rank[0] and (slot := part.slots[place]) is not None
                 ]
-                best = joined_list(leaf, best, lists, schema.format, schema.decoding.strict)
+                best = joined_list(leaf, best, lists, schema.format)
                 errors += [
                     replace(error, message=f"chunk {number}: {error.message}")
                     for number, (part, rank) in enumerate(zip(parts, ranks, strict=True), 1)
@@ -167,7 +167,6 @@ class Fitted:
             document_id=first.document_id,
             steps=sum(part.steps for part in parts),
             texts=texts,
-            strict=schema.decoding.strict,
         )
         if self.mode == "truncate":
             kept, size = (

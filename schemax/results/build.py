@@ -34,7 +34,6 @@ def build(
     document_id: str | None,
     steps: int = 0,
     texts: Mapping[str, str] | None = None,
-    strict: bool = False,
     prompt: str = "",
 ) -> Extraction[T]:
     """Builds an instance of `schema` from a document's slots, or a failed row with the reason.
@@ -42,14 +41,13 @@ def build(
     slots: aligned with `attributes`; None for a field that the output did not mention, which counts
         as null.
     texts: of the document, by field; without texts no result has spans.
-    strict: reads literals alone, whatever the fields declare.
     prompt: the text before the document; values that stand there, but not in the document, are
         noted.
 
     Errors of slots' texts or of the schema's validators are reported, never raised. Raises
     ValueError only if the slots do not match the attributes, or the attributes the schema.
     """
-    row = row_of(schema, attributes, slots, format, texts, strict)
+    row = row_of(schema, attributes, slots, format, texts)
     if texts and row.lists:
         leave_out_copies(row, SpanFinder(texts))
     instance = instance_of(row, schema)
@@ -83,12 +81,11 @@ def row_of(
     slots: Sequence[SlotText | None],
     format: OutputFormat,
     texts: Mapping[str, str] | None,
-    strict: bool,
 ) -> Row:
     """Reads the slots into a `Row`; see `build`."""
     if len(slots) != len(attributes):
         raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
-    row = Row(field_tree_of(schema), strict, [*map(plain_text, (texts or {}).values())])
+    row = Row(field_tree_of(schema), [*map(plain_text, (texts or {}).values())])
     for attribute, slot in zip(attributes, slots, strict=True):
         leaf = row.tree.leaves.get(attribute.path)
         if leaf is None:

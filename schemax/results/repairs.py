@@ -25,14 +25,13 @@ def refusals(
     slots: Slots,
     format: OutputFormat,
     texts: Mapping[str, str],
-    strict: bool,
 ) -> dict[FieldPath, str]:
     """The reasons of types, validators and the JSON Schema document for refusing values.
 
     Keys are paths of leaves; the path of an item's leaf contains the item's number, from 0 on.
     Truncated texts, nulls, counts, and models as a whole are not included.
     """
-    row = row_of(schema, attributes, slots, format, texts, strict)
+    row = row_of(schema, attributes, slots, format, texts)
     instance_of(row, schema)
     pairs = [
         (row.tree.leaves[attribute.path], slot)

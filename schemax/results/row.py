@@ -42,7 +42,6 @@ class Row:
 
     chosen: per leaf, the value that was read, or the fallback taken instead.
     stated: per leaf, the texts of the value that was read; notes: their interpretations.
-    strict: True if texts are read as literals alone, whatever the fields declare.
     documents: the texts that the values were read from; empty if unknown.
     left: per faulty leaf, the fallbacks not tried yet.
     refused: per leaf whose own value was faulty, the reason.
@@ -56,13 +55,11 @@ class Row:
 
     __slots__ = (
         *("chosen", "dated", "documents", "errors", "faulty", "items", "kept", "left", "lists"),
-        *("notes", "numbers", "raws", "refused", "stated", "strict", "taken", "tree", "tried"),
+        *("notes", "numbers", "raws", "refused", "stated", "taken", "tree", "tried"),
     )
 
-    def __init__(
-        self, tree: FieldTree, strict: bool = False, documents: Collection[str] = ()
-    ) -> None:
-        self.tree, self.strict, self.documents = tree, strict, documents
+    def __init__(self, tree: FieldTree, documents: Collection[str] = ()) -> None:
+        self.tree, self.documents = tree, documents
         self.chosen: list[Any] = []
         self.raws: list[str | None] = []
         self.stated: list[Sequence[str]] = []
@@ -96,17 +93,16 @@ class Row:
             return
         if slot.note:
             self.notes[leaf.index] = slot.note
-        strict = self.strict or leaf.attribute.strict
         try:
-            texts = texts_of(leaf, slot, format, strict)
-            if texts and not strict and (why := self._no_value(leaf, texts)):
+            texts = texts_of(leaf, slot, format)
+            if texts and not leaf.attribute.strict and (why := self._no_value(leaf, texts)):
                 if not leaf.when_null:
                     raise ValueError(f"{why}, and the field is required")
                 self.notes[leaf.index] = f'"{texts[0]}" left out: {why}'
                 return
             if texts is None:
                 return
-            readings, refused = self._readings(leaf, texts, strict)
+            readings, refused = self._readings(leaf, texts)
             if leaf.attribute.members and texts and is_text(slot.raw, texts, readings, format):
                 readings = [Reading(text) for text in texts]
         except Exception as error:  # a format may be the user's own
@@ -121,17 +117,15 @@ class Row:
         if refused:
             self.fault_items(leaf, refused)
 
-    def _readings(
-        self, leaf: Leaf, texts: Sequence[str], strict: bool
-    ) -> tuple[list[Reading], dict[int, str]]:
+    def _readings(self, leaf: Leaf, texts: Sequence[str]) -> tuple[list[Reading], dict[int, str]]:
         """The readings of a field's texts; the places of items that cannot be read -> reason."""
         if not leaf.attribute.is_list or leaf.attribute.positions:
-            return readings_of(leaf, texts, strict, self.documents), {}
+            return readings_of(leaf, texts, self.documents), {}
         readings: list[Reading] = []
         refused: dict[int, str] = {}
         for place, text in enumerate(texts):
             try:
-                readings += readings_of(leaf, [text], strict, self.documents)
+                readings += readings_of(leaf, [text], self.documents)
             except Exception as error:  # a choice's type may be the user's own
                 readings.append(Reading(text))
                 refused[place] = reason_of(error)

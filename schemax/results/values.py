@@ -24,7 +24,7 @@ from schemax.results.fields import Leaf
 _SEPARATOR = "[ ,'\u00a0\u202f-]"
 
 
-def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat, strict: bool) -> list[str] | None:
+def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat) -> list[str] | None:
     """The items of a list, without nulls, or one text; None for null, and for a slot left out.
 
     A list that is written as one text is split, unless the field is strict, or takes a single item
@@ -41,7 +41,9 @@ def texts_of(leaf: Leaf, slot: SlotText, format: OutputFormat, strict: bool) -> 
     items = [value] if isinstance(value, str) else value
     texts = [item.strip() for item in items if item is not None]
     if leaf.attribute.is_list:
-        is_text = len(texts) == 1 and not strict and format.unescape(slot.raw) == items[0]
+        is_text = (
+            len(texts) == 1 and not leaf.attribute.strict and format.unescape(slot.raw) == items[0]
+        )
         is_choice = leaf.choices is not None and texts[:1] and texts[0] in leaf.choices.values
         is_one = leaf.attribute.is_one_or_several
         return items_in(texts[0]) if is_text and not is_choice and not is_one else texts
@@ -64,9 +66,7 @@ def _check_whole(slot: SlotText) -> None:
         raise ValueError(f"ran out of its budget of {counted(slot.tokens, 'token')} (truncated)")
 
 
-def readings_of(
-    leaf: Leaf, texts: Sequence[str], strict: bool, documents: Collection[str] = ()
-) -> list[Reading]:
+def readings_of(leaf: Leaf, texts: Sequence[str], documents: Collection[str] = ()) -> list[Reading]:
     """Reads the texts of a slot as values for Pydantic, with notes on the interpretation.
 
     A choice is read as its Python value. documents: the texts' sources, if known. Raises ValueError
@@ -78,7 +78,7 @@ def readings_of(
     if leaf.attribute.is_number:
         for text in texts:
             _check_digits(text, documents)
-    if strict:
+    if leaf.attribute.strict:
         return [_strictly(leaf, text) for text in texts]
     return [_nearby(leaf, text, documents) or _read(leaf, text, documents) for text in texts]
 

@@ -181,9 +181,8 @@ async def _slots(items: Any, schema: ClientSchema) -> AsyncGenerator[dict[str, A
 
 
 def _reading(compiled: CompiledSchema) -> dict[str, Any]:
-    """The decoding settings that a client requires to read slots, and the model's instruction."""
-    strict, prompt = compiled.decoding.strict, prompt_of(compiled)
-    return {"format": compiled.format.name, "strict": strict, "prompt": prompt}
+    """The format that a client requires to read slots, and the model's instruction."""
+    return {"format": compiled.format.name, "prompt": prompt_of(compiled)}
 
 
 async def _whole(rows: AsyncGenerator[Mapping[str, Any]], most: int) -> bytes:

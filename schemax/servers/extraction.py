@@ -129,7 +129,6 @@ def read_slots(
             document_id=document_id,
             steps=output.passes,
             texts=texts,
-            strict=bool(reading["strict"]),
             prompt=str(reading["prompt"]),
         )
     except (KeyError, TypeError, ValueError) as error:

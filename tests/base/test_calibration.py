@@ -144,9 +144,9 @@ Colour = Literal["red", "green", "blue"]
 class Small(AttrSchema):
     """Some values and some nulls, none of which runs out of its budget."""
 
-    smart: bool | None = attr(k_max=12)
-    resolution: Literal["720p", "4K", "8K"] | None = attr(k_max=16)
-    colour: Colour | None = attr(k_max=16)
+    smart: bool | None = attr(k_max=12, strict=True)
+    resolution: Literal["720p", "4K", "8K"] | None = attr(k_max=16, strict=True)
+    colour: Colour | None = attr(k_max=16, strict=True)
     size: int | None = attr(k_max=24, ge=0, le=99, strict=True)
 
 
@@ -157,13 +157,13 @@ class Place(BaseModel):
 
 class Shop(AttrSchema):
     number: int = attr("Number", k_max=24, ge=0, le=99, strict=True)
-    colour: Colour = attr("Colour", k_max=16, default="red")
+    colour: Colour = attr("Colour", k_max=16, default="red", strict=True)
     size: int = attr("Size", k_max=24, ge=0, le=99, strict=True, default=99)
     place: Place | None = attr("Place", default=None)
 
 
 def read(extractor: Extractor, schema: type[Any], **changes: Any) -> Any:
-    decoding = DecodingConfig(max_retries=0, strict=True, **changes)
+    decoding = DecodingConfig(max_retries=0, **changes)
     items = extractor.stream(TITLES, schema, format="yaml", decoding=decoding)
     return sorted(items, key=lambda item: item.index)
 
@@ -198,7 +198,7 @@ def test_the_confidence_of_null_stays(extractor: Extractor, format: str) -> None
     low = calibrated(extractor, Calibration(bias=-5))
     found = [
         sorted(
-            one.stream(TITLES, Small, format=format, decoding="isolated:strict=true"),
+            one.stream(TITLES, Small, format=format),
             key=lambda item: item.index,
         )
         for one in (extractor, low)

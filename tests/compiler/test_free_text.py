@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import DATA
+from constrained import strictly
 from pydantic import Field
 
 from schemax.attributes import attr
@@ -109,6 +110,6 @@ def test_conditions_have_no_table(codec: TextCodec) -> None:
     compiled = compile_schema(Texts, codec)
     tables = [spec.grammar.text_table(compiled.stop) for spec in compiled.slots if spec.grammar]
     assert [table is None for table in tables] == [False, False, True, False]
-    strict = compile_schema(Texts, codec, decoding="isolated:strict=true")
+    strict = compile_schema(strictly(Texts), codec)
     tables = [spec.grammar.text_table(strict.stop) for spec in strict.slots if spec.grammar]
     assert [table is None for table in tables] == [False, False, True, True]

@@ -133,12 +133,12 @@ def test_servers_begin_values_as_this_process_does(splitting: TextCodec) -> None
     assert found == here.extract(TITLES[:2], Values, on_error="null")
 
 
-@combinations("strict, temperature, extractive", [False, True], [0.0, 3.0], [True, False])
+@combinations("temperature, extractive", [0.0, 3.0], [True, False])
 def test_slots_are_those_of_the_oracle(
-    splitting: TextCodec, strict: bool, temperature: float, extractive: bool
+    splitting: TextCodec, temperature: float, extractive: bool
 ) -> None:
     """Whatever a model prefers, and however its grammar is asked."""
-    config = {"strict": strict, "temperature": temperature, "extractive": extractive}
+    config = {"temperature": temperature, "extractive": extractive}
     model: Any = prepare(tiny_model("qwen3", splitting.vocab_size))
     compiled = compiled_for(splitting, "json", layout="gapped", max_retries=0, **config)
     assert_right(model, compiled, TITLES[:4])

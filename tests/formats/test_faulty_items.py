@@ -119,7 +119,7 @@ def test_a_list_with_a_faulty_item_is_asked_for_again() -> None:
         numbers: list[int] = [0]  # noqa: RUF012
 
     slots = [SlotText(' ["1", "x"]', "stop", 3, complete=True)]
-    refused = refusals(Product, compile_attributes(Product), slots, JSON, {}, strict=False)
+    refused = refusals(Product, compile_attributes(Product), slots, JSON, {})
     assert refused["numbers",].startswith("item 2: Input should be a valid integer")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pydantic
 import pytest
 from conftest import TITLES
-from constrained import walk
+from constrained import strictly, walk
 from decoding import TEMPLATE, filled
 from decoding import expected as expected_of
 from grammar_walks import accepts_value
@@ -130,8 +130,7 @@ class Scalars(BaseModel):
 
 @in_each_format
 def test_whatever_a_grammar_allows_is_valid(codec: TextCodec, format: str) -> None:
-    config = DecodingConfig(strict=True)
-    compiled = compile_schema(Scalars, codec, format=format, template=TEMPLATE, decoding=config)
+    compiled = compile_schema(strictly(Scalars), codec, format=format, template=TEMPLATE)
     for seed in range(6):
         chance = random.Random(seed)
         raws = [
@@ -406,7 +405,7 @@ def test_extractors_give_instances_of_them(
     extractor = Extractor(
         decoder_model().model,
         tokenizer,
-        decoding=DecodingConfig(k_max=20, strict=True, temperature=3.0, seed=3),
+        decoding=DecodingConfig(k_max=20, temperature=3.0, seed=3),
     )
     example = Box(1.5, ["x"]) if kind is Box else {"text": "x", "author": "y"}
     values = extractor.extract(TITLES, kind, on_error="null", examples=[("A", example)])

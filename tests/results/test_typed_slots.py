@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import pytest
 from conftest import TITLES, combinations, slow_but
-from constrained import forked
+from constrained import forked, strictly
 from decoding import WAYS, assert_right
 from grammar_walks import FORMATS, TAILS, accepts, in_each_format
 from pydantic import BaseModel, Field
 
-from schemax import AttrSchema, DecodingConfig, Extraction, SchemaError, attr
+from schemax import AttrSchema, Extraction, SchemaError, attr
 from schemax.attributes import compile_attributes
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.grammars import slot_grammar
@@ -48,9 +48,7 @@ class Television(Flat):
 ATTRIBUTES = {attribute.name: attribute for attribute in compile_attributes(Television)}
 
 
-def read(
-    texts: dict[str, Any], name: str = "json", schema: Any = Television, strict: bool = False
-) -> Extraction[Any]:
+def read(texts: dict[str, Any], name: str = "json", schema: Any = Television) -> Extraction[Any]:
     """An extraction of a document whose slots hold these texts, in the format's spelling."""
     output = get_format(name)
     slots = [
@@ -59,9 +57,7 @@ def read(
     ]
     attributes = compile_attributes(schema)
     source = {"text": " | ".join(str(text) for text in texts.values())}
-    return build(
-        schema, attributes, slots, output, index=0, document_id="d", texts=source, strict=strict
-    )
+    return build(schema, attributes, slots, output, index=0, document_id="d", texts=source)
 
 
 # --- what is allowed -----------------------------------------------------------------------------
@@ -124,31 +120,24 @@ def test_a_choice_is_one_of_the_choices(codec: TextCodec) -> None:
     assert asked_first == {"smart", "resolution", "years"}  # of a long list, the count
 
 
-def test_strict_of_a_field_and_of_a_call(codec: TextCodec) -> None:
+def test_a_strict_field_takes_literals_alone(codec: TextCodec) -> None:
     class Mixed(BaseModel):
         free: int
         bound: int = attr(strict=True)
 
-    def grammars(decoding: str) -> list[tuple[str, bool]]:
-        compiled = compile_schema(Mixed, codec, decoding=decoding)
-        return [(spec.grammar.text, spec.grammar.strict) for spec in compiled.slots if spec.grammar]
-
-    (free, bound), (called, still) = grammars("isolated"), grammars("isolated:strict=true")
-    assert [strict for _, strict in (free, bound, called, still)] == [False, True, True, True]
-    assert bound == still
-    assert free != called
+    free, bound = (spec.grammar for spec in compile_schema(Mixed, codec).slots)
+    assert free is not None
+    assert bound is not None
+    assert (free.strict, bound.strict) == (False, True)
+    assert free.text != bound.text
     item = read({"free": "two", "bound": "two"}, schema=Mixed)
     assert [error.field for error in item.errors] == ["bound"]
-    item = read({"free": "two", "bound": "2"}, schema=Mixed, strict=True)
-    assert [error.field for error in item.errors] == ["free"]
-    with pytest.raises(ValueError, match="strict must be True or False, not 1"):
-        DecodingConfig(strict=1)  # type: ignore[arg-type]
 
 
 def test_a_budget_holds_a_text(codec: TextCodec) -> None:
     loose, strict = (
-        dict(zip(ATTRIBUTES, compile_schema(Television, codec, decoding=way).k_max, strict=True))
-        for way in ("isolated", "isolated:strict=true")
+        dict(zip(ATTRIBUTES, compile_schema(schema, codec).k_max, strict=True))
+        for schema in (Television, strictly(Television))
     )
     for field, texts in TEXTS.items():
         assert all(len(codec.encode(f' "{text}",')) <= loose[field] for text in texts), field
@@ -226,20 +215,19 @@ def test_literals_in_free_text_are_no_values_unless_the_document_says_them(liter
     """A required field keeps what the model wrote: a literal is better than a failed row."""
     texts = {"brand": literal, "fits": [literal], "seller": literal}
     slots = [SlotText(get_format("json").escape(text), "stop", 1, True) for text in texts.values()]
-    for document, strict, kept in (
-        ("Slim jeans", False, False),
-        ("Slim jeans", True, True),
-        (f"{literal.upper()} RELIGION jeans", False, True),
+    for document, schema, kept in (
+        ("Slim jeans", Jeans, False),
+        ("Slim jeans", strictly(Jeans), True),
+        (f"{literal.upper()} RELIGION jeans", Jeans, True),
     ):
-        item = build(
-            Jeans,
-            compile_attributes(Jeans),
+        item: Any = build(
+            schema,
+            compile_attributes(schema),
             slots,
             get_format("json"),
             index=0,
             document_id="d",
             texts={"text": document},
-            strict=strict,
         )
         assert item.value is not None
         assert (item.value.brand, item.value.fits) == ((literal, [literal]) if kept else (None, []))

@@ -22,6 +22,7 @@ from constrained import (
     Forced,
     faults,
     in_stream,
+    strictly,
     walk,
 )
 from decoding import assert_right, expected, follow_branches
@@ -41,8 +42,8 @@ Model = Callable[..., DecoderModel]
 
 
 def compiled_for(schema: Any, codec: TextCodec, **options: Any) -> CompiledSchema:
-    config = DecodingConfig(**{"strict": True, **options.pop("config", {})})
-    return compile_schema(schema, codec, template=TEMPLATE, decoding=config, **options)
+    config = DecodingConfig(**options.pop("config", {}))
+    return compile_schema(strictly(schema), codec, template=TEMPLATE, decoding=config, **options)
 
 
 # --- what is written is valid --------------------------------------------------------------------
@@ -99,7 +100,7 @@ def test_rows_have_no_errors_but_of_budgets(codec: TextCodec, backend: Any) -> N
     fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
     model = tiny_model("qwen3", codec.vocab_size, max_position_embeddings=32_768)
     extractor = Extractor(model, fast)
-    schemas = {"a": Forced, "b": Stated}
+    schemas = {"a": strictly(Forced), "b": strictly(Stated)}
 
     def read(texts: list[str], decoding: str, kinds: str = "ab") -> list[Extraction[Any]]:
         rows = [{"text": text, "kind": kind} for text in texts for kind in kinds]
@@ -110,8 +111,7 @@ def test_rows_have_no_errors_but_of_budgets(codec: TextCodec, backend: Any) -> N
 
     long = "Samsung 55 inch 4K Smart TV, black </product> \U0001f600 " * 850
     assert len(long) > 40_000
-    strict = "isolated:strict=true"
-    items = [*read([long], strict, "b"), *read(DOCUMENTS, f"{strict}:temperature=1.5")]
+    items = [*read([long], "isolated", "b"), *read(DOCUMENTS, "isolated:temperature=1.5")]
     for item in items:
         truncated = {name for name, f in item.fields.items() if f.finish_reason == "length"}
         reasons = {error.field for error in item.errors}

@@ -113,11 +113,11 @@ def test_branches_of_choices_by_brute_force(
     """Probabilities of all choices, each of which a forward pass of its own gives as well."""
 
     class Choice(AttrSchema, category="product"):
-        resolution: Literal["720p", "1080p", "4K"] = attr("Resolution class")
+        # Strictly: else choices that the model would rather not write are asked for as a text.
+        resolution: Literal["720p", "1080p", "4K"] = attr("Resolution class", strict=True)
 
-    # Strictly: else choices that the model would rather not write are asked for as a text.
     follow_branches(monkeypatch, 1e-9)
-    config = DecodingConfig(strict=True)
+    config = DecodingConfig()
     compiled = compile_schema(Choice, extractor.tokenizer, template=TEMPLATE, decoding=config)
     options: dict[str, Any] = {"template": TEMPLATE, "decoding": config, "html": "keep"}
     for item in extractor.stream(LISTINGS[1:3], Choice, **options):

@@ -117,7 +117,7 @@ def read(values: dict[str, str], again: dict[str, str]) -> tuple[Any, Any]:
         slots.append(slot)
 
     def refused(some: Any) -> Any:
-        return refusals(Checked, attributes, some, form, {}, False)
+        return refusals(Checked, attributes, some, form, {})
 
     made = settled(attributes, slots, refused, "null")
     texts = {"text": "It costs 13.5, or 14.5"}
@@ -161,7 +161,7 @@ def test_null_and_what_is_cut_off_are_not_asked_for_again() -> None:
     attributes, form = compile_attributes(Offer), get_format("json")
     cut = SlotText(' "a', "length", 2, complete=False)
     null = SlotText(" null", "stop", 1, complete=True)
-    assert refusals(Offer, attributes, [cut, null, null, null], form, {}, False) == {}
+    assert refusals(Offer, attributes, [cut, null, null, null], form, {}) == {}
 
 
 def test_extractions_are_repaired(
