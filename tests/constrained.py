@@ -34,10 +34,11 @@ NASTY = ("a", "ab", "abc", "null", "", 'q"x', "a, b", "a\nb", "\U0001f600", "é 
 
 def strictly(schema: type[BaseModel]) -> type[BaseModel]:
     """The schema with `attr(strict=True)` for every field."""
-    made = type(schema)(schema.__name__, (schema,), {"__module__": schema.__module__})
+    own = vars(schema).get("__schema_settings__", {})
+    made = type(schema)(schema.__name__, (schema,), {"__module__": schema.__module__}, **own)
     for field in made.model_fields.values():
-        own = field.json_schema_extra
-        field.json_schema_extra = {**(own if isinstance(own, dict) else {}), "strict": True}
+        extra = field.json_schema_extra
+        field.json_schema_extra = {**(extra if isinstance(extra, dict) else {}), "strict": True}
     return made
 
 
