@@ -124,7 +124,6 @@ class DecodingConfig:
         (docs/results.md). Probabilities are those that the choice was made by. Needs `constrain`;
         the autoregressive layout and servers refuse it. None does so for models that schemax did
         not train, under the template "verbatim".
-    template: the prompt where neither call, class nor model names one; None is "verbatim".
     temperature, top_p, seed: 0.0 is greedy; otherwise nucleus sampling whose random numbers depend
         on the seed, the document's text, the slot and the step, never on batch-mates.
 
@@ -146,7 +145,6 @@ class DecodingConfig:
     min_probability: float | None = None
     null_penalty: float | None = None
     contextual_calibration: bool | None = None
-    template: str | None = None
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
@@ -191,8 +189,6 @@ class DecodingConfig:
                 "contextual_calibration requires slots that are held to their choices: constrain, "
                 "and another layout than autoregressive"
             )
-        if self.template is not None and not isinstance(self.template, str):
-            raise ValueError(f"template must be a name, a path or a text, not {self.template!r}")
         settings = {field.name: getattr(self, field.name) for field in fields(self)}
         settings["batch_size"] = None if self.batch_size == "auto" else self.batch_size
         for name in ("k_max", "batch_size", "min_probability", "null_penalty"):
@@ -224,7 +220,6 @@ PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
             extractive=False,
             min_probability=0.0,
             null_penalty=0.0,
-            template="paper",
         ),
         # A model that rambles is not asked to ramble twice.
         "autoregressive": DecodingConfig(layout="autoregressive", max_retries=0),

@@ -35,7 +35,6 @@ LAYOUTS = {
         extractive=False,
         min_probability=0.0,
         null_penalty=0.0,
-        template="paper",
     ),
     "autoregressive": DecodingConfig(layout="autoregressive", max_retries=0),
 }

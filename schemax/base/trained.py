@@ -7,7 +7,6 @@ file, as `prompt.jinja`.
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -58,8 +57,6 @@ def read_trained(path: Path) -> TrainedWith:
         if dtype not in (None, "bfloat16"):
             raise ValueError('dtype may be "bfloat16" only')
         config = None if decoding is None else resolve_decoding(decoding)
-        if config is not None and not re.fullmatch(r"[\w-]*", config.template or ""):
-            raise ValueError("decoding may name a ready-made template only")
         schemas = written.get("schemas", {})
         if not isinstance(schemas, dict) or not all(isinstance(s, dict) for s in schemas.values()):
             raise ValueError("schemas must be JSON Schema documents by category")

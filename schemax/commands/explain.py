@@ -18,7 +18,7 @@ from schemax.base.terminal import show, table
 from schemax.commands import options
 from schemax.commands.console import plain_warnings, refused_settings
 from schemax.commands.option_groups import option, verb
-from schemax.compiler.prompt import DEFAULT_TEMPLATE
+from schemax.compiler.prompt import usual_template
 from schemax.evaluation.diagnosis.contract import contract_of
 from schemax.evaluation.diagnosis.visibility import lines
 from schemax.evaluation.shots import few_shot
@@ -65,7 +65,7 @@ def explain(given: Given) -> None:
             compiled = model.compile(declared, **settings)
         of_file = given.prompt if model.prompt.template else None
         named = given.template or of_file or settings_of(declared).template or model.own_template
-        template = str(named or DEFAULT_TEMPLATE)
+        template = str(named or usual_template(compiled.decoding))
         contract = contract_of(
             compiled, template=template, tokenizer=str(model.place), sample=given.text
         )

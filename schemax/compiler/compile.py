@@ -20,7 +20,6 @@ from schemax.compiler.list_slots import as_decoded, asked_of, asked_of_items, bu
 from schemax.compiler.nearest import cut_at_example
 from schemax.compiler.output_schema import output_schema
 from schemax.compiler.prompt import (
-    DEFAULT_TEMPLATE,
     PromptText,
     ShownExample,
     TemplateLike,
@@ -28,6 +27,7 @@ from schemax.compiler.prompt import (
     render_conversation,
     render_prompt,
     template_source,
+    usual_template,
 )
 from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, skeleton_text
 from schemax.compiler.slot_specs import Compiling
@@ -65,8 +65,7 @@ def compile_schema(
     schema: an `AttrSchema`, or any Pydantic model.
     tokenizer: a `tokenizers.Tokenizer`, a fast tokenizer of transformers, or a folder that holds
         `tokenizer.json`.
-    format, template: None takes what the class declares, else "json" and the decoding's template,
-        or "verbatim".
+    format, template: None takes what the class declares, else "json" and `usual_template`.
     eos_ids: ids that end a slot; None takes the tokenizer's own.
     vocab_size: the model's, where it is larger than the tokenizer's.
     examples: (text, instance) pairs that the instruction shows, written as outputs are; a mapping
@@ -88,7 +87,7 @@ def compile_schema(
         codec,
         output_format,
         # The contents of a path, not its name: an edit of the template must show.
-        _source(template or settings.template or config.template or DEFAULT_TEMPLATE),
+        _source(template or settings.template or usual_template(config)),
         config,
         checked_eos_ids(codec.eos_ids if eos_ids is None else eos_ids, size),
         size,

@@ -25,12 +25,14 @@ from schemax.compiler.conversation import Conversation, render_chat, takes_turns
 from schemax.compiler.list_slots import asked_of, leaves_of_item
 from schemax.compiler.spelt_tokens import control_tokens_in
 from schemax.compiler.tokenizer import TextCodec
+from schemax.config import DecodingConfig, decoding_name
 from schemax.errors import TemplateError
 from schemax.reading.kinds import SCALARS
 
 TemplateLike = str | Path | jinja2.Template | Conversation
 
 DEFAULT_TEMPLATE = "verbatim"
+_OF_PRESETS = {"paper": "paper"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +281,12 @@ def clean_document(text: str, fence: str | None) -> str:
     if fence and fence[:2] in text:
         text = re.sub(re.escape(fence), lambda m: "&lt;" + m[0][1:], text, flags=re.IGNORECASE)
     return text
+
+
+def usual_template(config: DecodingConfig) -> str:
+    """The template where neither call, class nor model names one: that of the preset to which
+    the fewest changes make the decoding."""
+    return _OF_PRESETS.get(decoding_name(config).partition(":")[0], DEFAULT_TEMPLATE)
 
 
 def is_template_text(text: str) -> bool:

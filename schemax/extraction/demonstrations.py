@@ -18,7 +18,7 @@ from schemax.config import DecodingConfig
 
 
 def usual_demonstrations(
-    schema: type[Any], template: TemplateLike | None, config: DecodingConfig
+    schema: type[Any], template: TemplateLike, config: DecodingConfig
 ) -> Sequence[FewShotExample]:
     """The schema's own demonstrations, else those of the ready-made schema of its category.
 
@@ -47,10 +47,8 @@ def usual_demonstrations(
     return shown if 2 * len(known) >= len(attributes) else ()
 
 
-def _shows_examples(template: TemplateLike | None) -> bool:
-    if isinstance(template, str | Path):
-        return "examples" in template_source(template)
-    return template is None
+def _shows_examples(template: TemplateLike) -> bool:
+    return isinstance(template, str | Path) and "examples" in template_source(template)
 
 
 def _values_of(

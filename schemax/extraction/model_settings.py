@@ -19,7 +19,12 @@ from schemax.base.trained import TrainedWith, as_trained
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.conversation import Conversation
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples, too_long
-from schemax.compiler.prompt import DEFAULT_TEMPLATE, TemplateLike, template_source
+from schemax.compiler.prompt import (
+    DEFAULT_TEMPLATE,
+    TemplateLike,
+    template_source,
+    usual_template,
+)
 from schemax.config import LEFT_TO_MODELS, DecodingConfig, resolve_decoding
 from schemax.errors import InputError, ModelError
 from schemax.extraction.demonstrations import usual_demonstrations
@@ -99,11 +104,11 @@ class ModelSettings:
         schema: type[Any],
         config: DecodingConfig | None = None,
         template: TemplateLike | None = None,
-    ) -> tuple[DecodingConfig, TemplateLike | None]:
+    ) -> tuple[DecodingConfig, TemplateLike]:
         """The decoding and the template of a call, completed by the model's settings; None for
         settings that the call does not name."""
         config = self.decoding if config is None else config
-        template = template or self.named_template(schema) or config.template
+        template = template or self.named_template(schema) or usual_template(config)
         if isinstance(self.model, RemoteModel):  # which no decoding of ours holds to a document
             return config, template
         config = as_trained(config, self.trained.decoding)
@@ -111,7 +116,7 @@ class ModelSettings:
 
     def named_template(self, schema: type[Any]) -> TemplateLike | None:
         """The default template of a call: the prompt file's, else the schema's, else the model's;
-        None means the decoding's."""
+        None means that of the decoding's preset."""
         return self.prompt.template or settings_of(schema).template or self.template
 
     def chosen_examples(
@@ -155,7 +160,7 @@ class ModelSettings:
         raise too_long(compiled.schema, examples, least, problem(some))
 
 
-def as_untrained(config: DecodingConfig, template: TemplateLike | None) -> DecodingConfig:
+def as_untrained(config: DecodingConfig, template: TemplateLike) -> DecodingConfig:
     """The decoding with `extractive` and `contextual_calibration`, unless it sets them, if slots
     are constrained and the template asks for values as in the text (`verbatim`)."""
     is_held = config.constrain and config.layout != "autoregressive"
@@ -167,15 +172,13 @@ def as_untrained(config: DecodingConfig, template: TemplateLike | None) -> Decod
     return replace(config, **unsaid) if unsaid else config
 
 
-def is_led(config: DecodingConfig, template: TemplateLike | None) -> bool:
+def is_led(config: DecodingConfig, template: TemplateLike) -> bool:
     """True if a schema without demonstrations gets one of another category, as turns of a chat."""
     is_alone = config.documents == "isolated" and config.layout != "autoregressive"
     return is_alone and _is_verbatim(template)
 
 
-def _is_verbatim(template: TemplateLike | None) -> bool:
-    if template is None or template == DEFAULT_TEMPLATE:
-        return True
+def _is_verbatim(template: TemplateLike) -> bool:
     if not isinstance(template, str | Path):
         return False
     return template_source(template) == template_source(DEFAULT_TEMPLATE)

@@ -7,7 +7,6 @@ demonstrations are annotated documents, as people write them.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -141,12 +140,9 @@ def _decoding(written: Any) -> DecodingConfig | None:
     if (name := _text("decoding", written)) is None:
         return None
     try:
-        config = resolve_decoding(name)
+        return resolve_decoding(name)
     except (ValueError, TypeError) as error:
         raise ValueError(f"decoding: {error}") from error
-    if not re.fullmatch(r"[\w-]*", config.template or ""):
-        raise ValueError("decoding: it may name a ready-made template only")
-    return config
 
 
 def _calibration(written: Any) -> Calibration | None:

@@ -111,10 +111,9 @@ class Task:
             own = settings_of(schema)
             format = self.options.get("format") or extractor.prompt.format
             format = format or own.format or extractor.format or "json"
-            template = self.options.get("template") or extractor.named_template(schema)
-            said = fingerprint.of_prompt(format, template or "verbatim")
+            decoded, template = extractor.settled(schema, config, self.options.get("template"))
+            said = fingerprint.of_prompt(format, template)
             found[f"format {name}".strip()], found[f"template {name}".strip()] = said
-            decoded, _ = extractor.settled(schema, config, self.options.get("template"))
             for setting, values in settled.items():
                 values[name] = getattr(decoded, setting)
         for setting, values in settled.items():

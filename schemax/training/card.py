@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,7 @@ from pydantic.errors import PydanticUserError
 from schemax.attributes import Attribute, compile_attributes
 from schemax.base.trained import FILE, TrainedWith
 from schemax.compiler import CompiledSchema
-from schemax.compiler.prompt import DEFAULT_TEMPLATE, template_source
+from schemax.compiler.prompt import template_source, usual_template
 from schemax.errors import InputError, SchemaError
 from schemax.extraction.schema import AttrSchema
 
@@ -70,12 +69,9 @@ def trained_with(
     with a warning.
     """
     decoding = next(iter(compiled.values())).decoding
-    default = decoding.template or DEFAULT_TEMPLATE
-    if not re.fullmatch(r"[\w-]*", default):  # a path or a text
-        decoding = replace(decoding, template=None)
     sources: dict[str, str | None] = {}
     for category, template in templates.items():
-        used = template or default
+        used = template or usual_template(decoding)
         sources[category] = template_source(used) if isinstance(used, (str, Path)) else None
         if sources[category] is None:
             _warn_unwritten("the template", category)

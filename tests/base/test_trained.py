@@ -131,7 +131,6 @@ def test_names_of_decodings() -> None:
         "{",
         '{"format": 3}',
         '{"decoding": "fast"}',
-        '{"decoding": "isolated:template=/etc/passwd"}',
         '{"schemas": {"Tea": "shop.py:Tea"}}',
         '{"dtype": "float8"}',
     ],

@@ -530,9 +530,13 @@ def test_presets() -> None:
     assert resolve_decoding(None) == PRESETS["isolated"] == DecodingConfig()
 
 
-def test_presets_with_changes() -> None:
+def test_presets_with_changes(codec: TextCodec) -> None:
     changed = resolve_decoding("paper:documents_per_prompt=2:k_max=none:temperature=0.5")
     assert changed == replace(PRESETS["paper"], documents_per_prompt=2, k_max=None, temperature=0.5)
+    own = compile_schema(Television, codec, decoding=changed).prompt
+    assert own == compile_schema(Television, codec, decoding=changed, template="paper").prompt
+    gapped = compile_schema(Television, codec, decoding="isolated:layout=gapped").prompt
+    assert gapped == compile_schema(Television, codec, template="verbatim").prompt
 
 
 @pytest.mark.parametrize(

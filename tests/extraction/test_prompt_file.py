@@ -91,7 +91,6 @@ def test_people_may_edit_a_file(file: Path) -> None:
         ({"format": []}, "format: expected text"),
         ({"decoding": "issolated"}, "decoding: decoding must be one of"),
         ({"decoding": "isolated:null_penalty=1e9"}, "null_penalty"),
-        ({"decoding": "isolated:template=/etc/passwd"}, "ready-made template only"),
         ({"decoding": {}}, "decoding: expected text"),
         ({"calibration": {"temperature": 0}}, "calibration: temperature must be above 0"),
         ({"calibration": {"temperature": float("nan")}}, "calibration"),

@@ -50,7 +50,6 @@ def test_texts_are_copied(extractor: Extractor, format: str) -> None:
     [
         {"decoding": "isolated:extractive=false"},
         {"decoding": "isolated:constrain=false"},
-        {"decoding": "isolated:template=standard"},
         {"decoding": "paper"},
         {"template": "standard"},
         {"template": "generic"},
@@ -89,7 +88,7 @@ def test_a_class_with_a_template_of_its_own(extractor: Extractor) -> None:
 
 def test_autoregressive_outputs_are_as_before() -> None:
     config = PRESETS["autoregressive"]
-    assert as_untrained(config, None) is config
+    assert as_untrained(config, "verbatim") is config
 
 
 def test_models_with_a_prompt_of_their_own(folder: Path) -> None:

@@ -40,7 +40,7 @@ class Unknown(AttrSchema, category="glass harmonica"):
 
 
 def usual(schema: type[Any], **settings: Any) -> list[Any]:
-    given = {"template": None, "config": ISOLATED} | settings
+    given = {"template": "verbatim", "config": ISOLATED} | settings
     return list(usual_demonstrations(schema, **given))
 
 

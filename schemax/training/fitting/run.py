@@ -17,7 +17,7 @@ from schemax.base.calibration import Calibration
 from schemax.base.messages import counted
 from schemax.base.resources import version
 from schemax.compiler.few_shot import FewShotExample
-from schemax.compiler.prompt import DEFAULT_TEMPLATE, template_source
+from schemax.compiler.prompt import template_source, usual_template
 from schemax.errors import InputError
 from schemax.evaluation.calibrate import FEWEST, calibrate
 from schemax.evaluation.examples import Example, row_ids, shown_text
@@ -190,13 +190,9 @@ def _templates(
 ) -> dict[str, str | None]:
     """Returns texts of templates by name; the template without a prompt file comes first."""
     own = any(extractor.named_template(schema) for schema in schemas.values())
-    usual = extractor.decoding.template
-    first: dict[str, str | None] = (
-        {"its own template": None}
-        if own
-        else {(name := usual or DEFAULT_TEMPLATE): template_source(name)}
-    )
-    return first | {name: template_source(name) for name in READY_MADE} | dict(more)
+    usual = usual_template(extractor.decoding)
+    first = ("its own template", None) if own else (usual, template_source(usual))
+    return dict([first]) | {name: template_source(name) for name in READY_MADE} | dict(more)
 
 
 def _first(work: Work) -> Candidate:
