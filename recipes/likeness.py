@@ -72,7 +72,7 @@ def read(
         asked,
         category="category",
         examples=shown,
-        decoding=resolve_decoding(f"isolated:extractive=true:nearest_examples={nearest}"),
+        decoding=resolve_decoding(f"isolated:constrain=document:nearest_examples={nearest}"),
     )
     items = sorted(stream, key=lambda item: item.index)
     seconds = (time.perf_counter() - started) / len(documents)

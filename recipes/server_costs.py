@@ -169,7 +169,7 @@ def main() -> None:
         print(f"| {way} | {figures} | {took / count:.2f} | {same} | {right} |", flush=True)
 
     if "local" in ways:
-        plain = DecodingConfig(extractive=False, contextual_calibration=False)  # as servers decode
+        plain = DecodingConfig(constrain="types", contextual_calibration=False)  # as servers decode
         loading = {"device": "cpu", "dtype": options.dtype, "decoding": plain}
         here = Extractor.from_pretrained(options.folder, **loading)
         _, own, took, local = clocked(lambda: work.rows(here))

@@ -11,6 +11,7 @@ Layout = Literal["gapped", "branched", "autoregressive"]
 Documents = Literal["isolated", "stacked"]
 Slots = Literal["independent", "causal"]
 Stop = Literal["literal", "newline"]
+Constrain = Literal["document", "types", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +106,12 @@ class DecodingConfig:
     batch_size: documents in flight, or "auto".
     stop: `literal` ends a slot where the format's literal is complete; `newline` at the end of
         the line, as in section 4.3.4.
-    constrain: whether slots hold nothing but what their fields' types allow (docs/constraints.md).
-        The autoregressive layout has no slots to constrain.
-    extractive: whether texts that a slot writes must stand in its document, so that the model
-        invents none (docs/constraints.md). None takes what the model's folder says of it; without a
-        word, it is True for a model that schemax did not train, under the template `verbatim`.
-        Needs `constrain`; the autoregressive layout and servers do without it.
+    constrain: what slots are held to (docs/constraints.md): `types` allow nothing but what their
+        fields' types do; `document` also holds texts that a slot writes to its document, so that
+        the model invents none; `nothing` lets it write what it likes. None takes what the model's
+        folder says of it; without a word, it is `document` for a model that schemax did not train,
+        under the template `verbatim`, else `types`. The autoregressive layout has no slots to
+        constrain, and servers refuse `document`.
     min_probability: a value that is less probable is taken for null, where its field may go without
         one; None takes the model's own threshold (schemax.base.calibration), 0 keeps every value.
         Values of the autoregressive layout have no probability, so all of them are kept.
@@ -121,9 +122,9 @@ class DecodingConfig:
         no penalty, and servers refuse one.
     contextual_calibration: whether choices, booleans among them, are scored against how probable
         they are in documents without content, so that a prompt makes none of them likely by itself
-        (docs/results.md). Probabilities are those that the choice was made by. Needs `constrain`;
-        the autoregressive layout and servers refuse it. None does so for models that schemax did
-        not train, under the template "verbatim".
+        (docs/results.md). Probabilities are those that the choice was made by. Refused with
+        `constrain="nothing"`, in the autoregressive layout and by servers. None does so for models
+        that schemax did not train, under the template "verbatim".
     temperature, top_p, seed: 0.0 is greedy; otherwise nucleus sampling whose random numbers depend
         on the seed, the document's text, the slot and the step, never on batch-mates.
 
@@ -140,8 +141,7 @@ class DecodingConfig:
     max_repairs: int = 0
     batch_size: int | Literal["auto"] = "auto"
     stop: Stop = "literal"
-    constrain: bool = True
-    extractive: bool | None = None
+    constrain: Constrain | None = None
     min_probability: float | None = None
     null_penalty: float | None = None
     contextual_calibration: bool | None = None
@@ -155,6 +155,7 @@ class DecodingConfig:
             ("documents", Documents),
             ("slots", Slots),
             ("stop", Stop),
+            ("constrain", Literal[Constrain, None]),
         ):
             if getattr(self, name) not in get_args(choices):
                 allowed = ", ".join(map(repr, get_args(choices)))
@@ -178,16 +179,15 @@ class DecodingConfig:
             raise ValueError(
                 'nearest_examples requires documents="isolated": stacked documents share a prompt'
             )
-        if not isinstance(self.constrain, bool):
-            raise ValueError(f"constrain must be True or False, not {self.constrain!r}")
-        for name in LEFT_TO_MODELS:
-            if not isinstance(value := getattr(self, name), bool | None):
-                raise ValueError(f"{name} must be True, False or None, not {value!r}")
-        is_held = self.constrain and self.layout != "autoregressive"
-        if self.contextual_calibration and not is_held:
+        if not isinstance(self.contextual_calibration, bool | None):
             raise ValueError(
-                "contextual_calibration requires slots that are held to their choices: constrain, "
-                "and another layout than autoregressive"
+                "contextual_calibration must be True, False or None, not "
+                f"{self.contextual_calibration!r}"
+            )
+        if self.contextual_calibration and not self.is_held:
+            raise ValueError(
+                "contextual_calibration requires slots that are held to their choices: "
+                'constrain="types" or "document", and another layout than autoregressive'
             )
         settings = {field.name: getattr(self, field.name) for field in fields(self)}
         settings["batch_size"] = None if self.batch_size == "auto" else self.batch_size
@@ -201,8 +201,13 @@ class DecodingConfig:
         """True if slots see their own document and key alone, so that follow-ups are possible."""
         return self.layout == "branched" and self.documents == "isolated"
 
+    @property
+    def is_held(self) -> bool:
+        """True if there are slots, which hold what their fields' types allow."""
+        return self.constrain != "nothing" and self.layout != "autoregressive"
 
-LEFT_TO_MODELS = ("extractive", "contextual_calibration")
+
+LEFT_TO_MODELS = ("constrain", "contextual_calibration")
 """Settings whose defaults depend on whether schemax trained the model."""
 
 PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
@@ -216,8 +221,7 @@ PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
             k_max=30,
             max_retries=0,
             stop="newline",
-            constrain=False,
-            extractive=False,
+            constrain="nothing",
             min_probability=0.0,
             null_penalty=0.0,
         ),

@@ -34,7 +34,6 @@ from golden_documents import documents
 from schemax import Extractor, extract_files
 from schemax.base.resources import resource_dir
 from schemax.compiler import TextCodec, as_codec
-from schemax.config import LEFT_TO_MODELS
 
 FOLDER = Path(__file__).with_name("golden")
 TOLERANCE = 2e-3
@@ -108,9 +107,10 @@ def outputs(case: Case, extractors: Extractors) -> list[dict[str, Any]]:
     options: dict[str, Any] = {}
     if case.model != "chat":  # which keeps to one way
         # Texts of models that schemax did not train are bound by default, which hides their tokens.
-        left = [name for name in LEFT_TO_MODELS if getattr(case.decoding, name) is None]
-        unsaid = left if case.model != "embedded" else []
-        decoding = replace(case.decoding, **dict.fromkeys(unsaid, False))
+        left: dict[str, Any] = {"constrain": "types", "contextual_calibration": False}
+        unsaid = {name: value for name, value in left.items() if case.model != "embedded"}
+        unsaid = {name: v for name, v in unsaid.items() if getattr(case.decoding, name) is None}
+        decoding = replace(case.decoding, **unsaid)
         options = {"decoding": decoding, "format": case.format}
     options["examples"] = EXAMPLES if case.is_shown_examples else ()
     found = decoded(extractors[case.model], case.texts, case.schema, **options)

@@ -116,7 +116,7 @@ def host_extractor(codec: TextCodec, setting: Setting, seed: int) -> Extractor:
     model = tiny_writer(
         codec.token_bytes, codec.vocab_size, typed=setting.kind == "typed", seed=seed
     )
-    decoding = DecodingConfig(batch_size=setting.in_flight or "auto", extractive=False)
+    decoding = DecodingConfig(batch_size=setting.in_flight or "auto", constrain="types")
     return Extractor(model, codec, decoding=decoding, eos_ids=codec.eos_ids)
 
 

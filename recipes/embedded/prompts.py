@@ -29,7 +29,7 @@ from schemax.training.targets import item_target, slot_targets
 # JSON, the default, is drawn twice as often.
 FORMATS = ("json", "json", "yaml", "xml")
 # Without grammars, which are no part of a prompt and take longer to compile than the rest.
-ALONE = replace(PRESETS["isolated"], constrain=False)
+ALONE = replace(PRESETS["isolated"], constrain="nothing")
 LAYOUTS: Mapping[DecodingConfig, float] = MappingProxyType(
     {
         # Rows of stacked documents are long, so that they take more than their share of the time.
@@ -37,7 +37,7 @@ LAYOUTS: Mapping[DecodingConfig, float] = MappingProxyType(
         replace(ALONE, layout="gapped"): 0.01,
         replace(PRESETS["paper"], documents_per_prompt=2): 0.01,
         PRESETS["paper"]: 0.01,
-        replace(PRESETS["autoregressive"], constrain=False): 0.04,
+        replace(PRESETS["autoregressive"], constrain="nothing"): 0.04,
     }
 )
 

@@ -17,7 +17,7 @@ from schemax.compiler.prompt import load_template
 from schemax.config import PRESETS, DecodingConfig
 from schemax.training.sequences import TrainingSequence
 
-AUTOREGRESSIVE = replace(PRESETS["autoregressive"], constrain=False)
+AUTOREGRESSIVE = replace(PRESETS["autoregressive"], constrain="nothing")
 # Templates with their shares.
 TEMPLATES: Mapping[str, float] = {"verbatim": 0.5, "generic": 0.3, "standard": 0.15, "paper": 0.05}
 # The most tokens of a page's texts, and of one text.

@@ -41,7 +41,7 @@ class TrainedWith:
 
 def as_trained(config: DecodingConfig, trained: DecodingConfig | None) -> DecodingConfig:
     """The decoding of a call, completed by the settings of the model's training."""
-    if trained is None:
+    if trained is None or trained.constrain == "nothing":
         return config
     unsaid = [name for name in LEFT_TO_MODELS if getattr(config, name) is None]
     return replace(config, **{name: getattr(trained, name) for name in unsaid})

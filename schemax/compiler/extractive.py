@@ -54,7 +54,9 @@ def copying_of(
 
     tails: the texts that may follow a value in the output.
     """
-    asked = config.extractive if attribute.extractive is None else attribute.extractive
+    asked = attribute.extractive
+    if asked is None:
+        asked = config.constrain == "document"
     spelling = spelling_of(output_format) if asked and _is_free(attribute) else None
     if spelling is None:
         return None

@@ -87,7 +87,7 @@ class Compiling:
         attribute, grammar, form = attributes[place], None, self.format
         tails = slot_tails(attributes, place, form, self.config)
         null = self.codec.encode(form.escape(None) + tails[0])
-        text = slot_grammar(attribute, form, tails) if self.config.constrain else None
+        text = slot_grammar(attribute, form, tails) if self.config.constrain != "nothing" else None
         if text is not None:
             self._check(attribute, text, tails)
             if not attribute.strict:

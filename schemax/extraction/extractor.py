@@ -193,8 +193,8 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         place |= {"concurrency": concurrency, "timeout": timeout, "probabilities": probabilities}
         found = connect(url, **place)
         trained = found.trained.decoding
-        if trained is not None:
-            trained = replace(trained, extractive=False)  # which no server can be held to
+        if trained is not None and trained.constrain == "document":
+            trained = replace(trained, constrain="types")  # no server can be held to a document
         if trained is None or found.model.refusal(trained):
             trained = resolve_decoding(found.model.usual_decoding)
         made = cls(

@@ -25,7 +25,7 @@ from schemax.compiler.prompt import (
     template_source,
     usual_template,
 )
-from schemax.config import LEFT_TO_MODELS, DecodingConfig, resolve_decoding
+from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import InputError, ModelError
 from schemax.extraction.demonstrations import usual_demonstrations
 from schemax.extraction.labels import labelled_instance
@@ -161,15 +161,16 @@ class ModelSettings:
 
 
 def as_untrained(config: DecodingConfig, template: TemplateLike) -> DecodingConfig:
-    """The decoding with `extractive` and `contextual_calibration`, unless it sets them, if slots
-    are constrained and the template asks for values as in the text (`verbatim`)."""
-    is_held = config.constrain and config.layout != "autoregressive"
-    if not is_held or not _is_verbatim(template):
+    """The decoding held to the document, and with `contextual_calibration`, unless it sets them, if
+    slots are constrained and the template asks for values as in the text (`verbatim`)."""
+    if not config.is_held or not _is_verbatim(template):
         return config
-    unsaid: dict[str, Any] = {
-        name: True for name in LEFT_TO_MODELS if getattr(config, name) is None
-    }
-    return replace(config, **unsaid) if unsaid else config
+    scored = config.contextual_calibration
+    return replace(
+        config,
+        constrain=config.constrain or "document",
+        contextual_calibration=True if scored is None else scored,
+    )
 
 
 def is_led(config: DecodingConfig, template: TemplateLike) -> bool:

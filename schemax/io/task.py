@@ -106,7 +106,7 @@ class Task:
         decoding = self.options.get("decoding")
         config = extractor.decoding if decoding is None else resolve_decoding(decoding)
         found = fingerprint.of_settings(config, extractor.calibration)
-        settled: dict[str, dict[str, bool | None]] = {name: {} for name in LEFT_TO_MODELS}
+        settled: dict[str, dict[str, Any]] = {name: {} for name in LEFT_TO_MODELS}
         for name, schema in named_schemas(self.schemas).items():
             own = settings_of(schema)
             format = self.options.get("format") or extractor.prompt.format
@@ -118,10 +118,7 @@ class Task:
                 values[name] = getattr(decoded, setting)
         for setting, values in settled.items():
             several = set(values.values())
-            # Left out by default, so that runs of releases without the setting can be resumed.
-            if setting == "extractive" or several != {None}:
-                told = several.pop() if len(several) == 1 else values
-                found[f"decoding {setting}"] = told
+            found[f"decoding {setting}"] = several.pop() if len(several) == 1 else values
         found["prompt"] = fingerprint.of_prompt_file(extractor.prompt)
         if isinstance(extractor.model, RemoteModel):
             return found | extractor.model.fingerprint()

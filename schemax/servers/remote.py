@@ -55,8 +55,8 @@ class RemoteModel(ABC):
                 config.contextual_calibration,
                 f"{chooses} choices cannot be scored against documents without content",
             ),
-            "extractive": (
-                config.extractive,
+            "constrain": (
+                config.constrain == "document",
                 f"{chooses} texts cannot be held to their document",
             ),
             "nearest_examples": (

@@ -119,7 +119,7 @@ def test_a_calibration_is_fitted_in_the_same_way(tuned: Path) -> None:
 
 
 def test_names_of_decodings() -> None:
-    for name in (*PRESETS, "paper:documents_per_prompt=2:k_max=none", "isolated:constrain=false"):
+    for name in (*PRESETS, "paper:documents_per_prompt=2:k_max=none", "isolated:constrain=nothing"):
         assert resolve_decoding(decoding_name(resolve_decoding(name))) == resolve_decoding(name)
     assert [decoding_name(config) for config in PRESETS.values()] == list(PRESETS)
 

@@ -153,10 +153,10 @@ def test_explain_shows_what_is_copied(run: Run, model: Path, tmp_path: Path) -> 
     shutil.copytree(model, folder)
     (folder / "schemax.json").write_text('{"decoding": "isolated"}')
     assert copies not in run("explain", SCHEMA, "--model", folder).stdout
-    asked = ("--decoding", "isolated:extractive=true")
+    asked = ("--decoding", "isolated:constrain=document")
     assert copies in run("explain", SCHEMA, "--model", folder, *asked).stdout
-    (folder / "schemax.json").write_text('{"decoding": "isolated:extractive=true"}')
-    for decoding, shown in (("isolated:k_max=4", True), ("isolated:extractive=false", False)):
+    (folder / "schemax.json").write_text('{"decoding": "isolated:constrain=document"}')
+    for decoding, shown in (("isolated:k_max=4", True), ("isolated:constrain=types", False)):
         found = run("explain", SCHEMA, "--model", folder, "--decoding", decoding).stdout
         assert (copies in found) is shown
 
@@ -167,7 +167,7 @@ def test_explain_shows_which_items_are_copied(run: Run, tmp_path: Path) -> None:
         "class Line(AttrSchema):\n    item: str | None = None\n    count: int | None = None\n"
         "class Order(AttrSchema):\n    lines: list[Line]\n    names: list[str] = attr(long=True)\n"
     )
-    asked = ("--decoding", "isolated:extractive=true", "--json")
+    asked = ("--decoding", "isolated:constrain=document", "--json")
     slots = json.loads(run("explain", "order.py:Order", *asked).stdout)["slots"]
     copied = {slot["name"]: slot["extractive"] for slot in slots}
     assert [copied[name] for name in ("lines.item", "names", "lines.count")] == [True, True, False]

@@ -1,4 +1,4 @@
-"""Texts that slots write stand in their documents: the setting `extractive`."""
+"""Texts that slots write stand in their documents: `constrain="document"`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Texts(AttrSchema):
 def compiled_for(
     schema: Any, codec: TextCodec, name: str = "json", **config: Any
 ) -> CompiledSchema:
-    settings = DecodingConfig(**{"extractive": True, **config})
+    settings = DecodingConfig(**{"constrain": "document", **config})
     return compile_schema(schema, codec, format=name, template=TEMPLATE, decoding=settings)
 
 
@@ -69,7 +69,7 @@ def test_decoding_equals_the_oracle(
 ) -> None:
     compiled = compiled_for(Texts, codec, name, **config)
     found = assert_right(decoder_model(), compiled, DOCUMENTS, 3)
-    free = compiled_for(Texts, codec, name, **config, extractive=False)
+    free = compiled_for(Texts, codec, name, **{**config, "constrain": "types"})
     assert found != run(decoder_model(), free, DOCUMENTS, 3)
 
 
@@ -254,12 +254,11 @@ def test_free_texts_are_bound(codec: TextCodec, name: str) -> None:
 
     numbers = {"number", "either"} if name == "json" else set()
     assert bound() == {"free", "told", "many", *numbers}
-    assert bound(extractive=None) == bound(extractive=False) == {"told"}
-    assert bound(strict=True) == {"free", "told", "many", *numbers} - {"number"}
+    assert bound(constrain=None) == bound(constrain="types") == {"told"}
 
 
 def test_what_is_not_constrained_is_not_bound(codec: TextCodec) -> None:
-    for config in ({"constrain": False}, {"layout": "autoregressive"}):
+    for config in ({"constrain": "nothing"}, {"layout": "autoregressive"}):
         assert all(spec.copying is None for spec in compiled_for(Texts, codec, **config).slots)
 
 
@@ -282,14 +281,16 @@ def test_nested_models_hand_it_on() -> None:
 
 
 def test_settings_as_text() -> None:
-    config = resolve_decoding("isolated:extractive=true")
-    assert config == DecodingConfig(extractive=True)
-    assert decoding_name(config) == "isolated:extractive=True"
+    config = resolve_decoding("isolated:constrain=document")
+    assert config == DecodingConfig(constrain="document")
+    assert decoding_name(config) == "isolated:constrain=document"
     assert resolve_decoding(decoding_name(config)) == config
-    assert resolve_decoding("paper").extractive is False
-    assert resolve_decoding("isolated").extractive is None
-    with pytest.raises(ValueError, match="extractive must be True, False or None, not 1"):
-        DecodingConfig(extractive=1)  # type: ignore[arg-type]
+    assert resolve_decoding("paper").constrain == "nothing"
+    assert resolve_decoding("isolated").constrain is None
+    with pytest.raises(
+        ValueError, match="constrain must be one of 'document', 'types', 'nothing', None"
+    ):
+        resolve_decoding("isolated:constrain=true")
 
 
 def test_a_model_s_own_decoding_is_the_default(decoder_model: Model, saved_model: Any) -> None:
@@ -302,10 +303,10 @@ def test_a_model_s_own_decoding_is_the_default(decoder_model: Model, saved_model
         return extractor.compile(Texts, decoding=decoding).slots[0].copying is not None
 
     assert not bound()
-    assert bound("isolated:extractive=true")
-    own = DecodingConfig(extractive=True)
+    assert bound("isolated:constrain=document")
+    own = DecodingConfig(constrain="document")
     extractor.trained = replace(extractor.trained, decoding=own)
     assert bound()
     assert bound("isolated:min_probability=0")
-    assert not bound("isolated:extractive=false")
+    assert not bound("isolated:constrain=types")
     assert not bound("paper")

@@ -128,17 +128,17 @@ def test_servers_begin_values_as_this_process_does(splitting: TextCodec) -> None
     with served(model, splitting) as server:
         there = Extractor.from_server(server.url, tokenizer=splitting)
         found = there.extract(TITLES[:2], Values, on_error="null")
-    decoding = DecodingConfig(extractive=False, contextual_calibration=False)  # as servers decode
+    decoding = DecodingConfig(constrain="types", contextual_calibration=False)  # as servers decode
     here = Extractor(model, splitting, eos_ids=splitting.eos_ids, decoding=decoding)
     assert found == here.extract(TITLES[:2], Values, on_error="null")
 
 
-@combinations("temperature, extractive", [0.0, 3.0], [True, False])
+@combinations("temperature, constrain", [0.0, 3.0], ["document", "types"])
 def test_slots_are_those_of_the_oracle(
-    splitting: TextCodec, temperature: float, extractive: bool
+    splitting: TextCodec, temperature: float, constrain: str
 ) -> None:
     """Whatever a model prefers, and however its grammar is asked."""
-    config = {"temperature": temperature, "extractive": extractive}
+    config = {"temperature": temperature, "constrain": constrain}
     model: Any = prepare(tiny_model("qwen3", splitting.vocab_size))
     compiled = compiled_for(splitting, "json", layout="gapped", max_retries=0, **config)
     assert_right(model, compiled, TITLES[:4])

@@ -31,7 +31,7 @@ SHOWN = Demonstration("television", "LG 4k", {"brand": "LG", "resolution": "4k",
 PROMPT = PromptFile(
     template=TEMPLATE,
     format="json",
-    decoding=DecodingConfig(extractive=True, null_penalty=1.5),
+    decoding=DecodingConfig(constrain="document", null_penalty=1.5),
     demonstrations=(SHOWN, Demonstration("shoe", "Crocs", {"sole": ["rubber", "foam"]})),
     calibration=Calibration(1.5, -0.25, 0.3),
 )

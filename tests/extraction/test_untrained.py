@@ -48,8 +48,8 @@ def test_texts_are_copied(extractor: Extractor, format: str) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"decoding": "isolated:extractive=false"},
-        {"decoding": "isolated:constrain=false"},
+        {"decoding": "isolated:constrain=types"},
+        {"decoding": "isolated:constrain=nothing"},
         {"decoding": "paper"},
         {"template": "standard"},
         {"template": "generic"},
@@ -67,7 +67,7 @@ def test_what_switches_it_off(extractor: Extractor, settings: dict[str, Any]) ->
         ({"template": "verbatim"}, True),
         ({"config": resolve_decoding("isolated:layout=gapped")}, True),
         ({"template": "standard"}, None),
-        ({"config": resolve_decoding("isolated:constrain=false")}, None),
+        ({"config": resolve_decoding("isolated:constrain=nothing")}, None),
         ({"config": resolve_decoding("isolated:contextual_calibration=false")}, False),
     ],
 )
@@ -102,16 +102,16 @@ def test_models_with_a_prompt_of_their_own(folder: Path) -> None:
 def test_runs_know_it(extractor: Extractor) -> None:
     def told(schemas: Any, **options: Any) -> Any:
         task = Task(schemas, options, lambda: extractor, None)  # type: ignore[arg-type]
-        return task.model_fingerprint(extractor)["decoding extractive"]
+        return task.model_fingerprint(extractor)["decoding constrain"]
 
     class Note(AttrSchema, template="generic"):
         title: str | None = None
 
-    off = resolve_decoding("isolated:extractive=false")
-    assert told(Shoe) is True
+    off = resolve_decoding("isolated:constrain=types")
+    assert told(Shoe) == "document"
     assert told(Shoe, template="standard") is None
-    assert told(Shoe, decoding=off) is False
-    assert told({"shoe": Shoe, "note": Note}) == {"shoe": True, "note": None}
+    assert told(Shoe, decoding=off) == "types"
+    assert told({"shoe": Shoe, "note": Note}) == {"shoe": "document", "note": None}
 
 
 @pytest.fixture
@@ -127,17 +127,17 @@ def test_explain_shows_what_a_model_gets_that_nobody_named_anything_for(
 
     texts = [text for text, _ in demonstrations_of("shoes")]
     shown = explained()
-    assert shown["decoding"]["extractive"] is True
+    assert shown["decoding"]["constrain"] == "document"
     assert any(slot["extractive"] for slot in shown["slots"])
     places = [shown["prompt"].index(text) for text in texts]
     assert places == sorted(places)
     assert places[-1] < shown["prompt"].index("«text»")
-    none = explained("--examples", "none", "--decoding", "isolated:extractive=false")
-    assert none["decoding"]["extractive"] is False
+    none = explained("--examples", "none", "--decoding", "isolated:constrain=types")
+    assert none["decoding"]["constrain"] == "types"
     assert not any(text in none["prompt"] for text in texts)
     (folder / "schemax.json").write_text('{"format": "json"}')
     trained = explained()
-    assert trained["decoding"]["extractive"] is None
+    assert trained["decoding"]["constrain"] is None
     assert not any(text in trained["prompt"] for text in texts)
 
 

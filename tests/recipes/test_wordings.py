@@ -51,7 +51,7 @@ def test_it_prints_a_line_for_every_wording(
 
 def test_the_picture_has_the_rows_of_the_page() -> None:
     found = points(PAGE.read_text("utf-8"))
-    assert {"isolated:extractive=false", "isolated, the default", "autoregressive"} <= {
+    assert {"isolated:constrain=types", "isolated, the default", "autoregressive"} <= {
         one.name for one in found
     }
     assert all(one.low < one.f1 < one.high for one in found)

@@ -137,7 +137,7 @@ def test_small_without_its_base(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_small_reads_what_it_was_not_trained_on(package: Path, smollm2_gguf: Path) -> None:
     (package / model_files.WHEELS[BASE].file).symlink_to(smollm2_gguf)
     small = Extractor.from_pretrained("small", dtype="float32")
-    assert small.decoding.extractive
+    assert small.decoding.constrain == "document"
     assert small.calibration is not None
     titles = ["Samsung 55-Inch Class 4K UHD Smart TV, 3x HDMI, USB", "LG OLED65C3 65 inch 4K"]
     samsung, lg = small.extract(titles, Television)

@@ -54,7 +54,7 @@ def test_outputs_equal_the_oracle(
 def test_outputs_equal_plain_generate(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec, small: Any
 ) -> None:
-    compiled = compiled_for(small, codec, constrain=False)
+    compiled = compiled_for(small, codec, constrain="nothing")
     model = decoder_model()
     texts = TITLES[1:4]
     prompts = compiled.encode(texts)
@@ -135,7 +135,7 @@ def extractions_of(
     codec: TextCodec, extractor: Extractor, format: str, text: str, *, ends: bool
 ) -> list[Extraction[Brand]]:
     """Of three documents whose output the model is made to write."""
-    config = replace(CONFIG, constrain=False, k_max=len(codec.encode(text)) // 3)
+    config = replace(CONFIG, constrain="nothing", k_max=len(codec.encode(text)) // 3)
     compiled = compile_schema(Brand, codec, format=format, template=TEMPLATE, decoding=config)
     (prompt,) = compiled.encode(["a", "b", "c"])
     body = text.removeprefix(codec.decode_bytes(prompt.opening).decode().strip())

@@ -40,7 +40,7 @@ from schemax.tokens import PromptIds, SlotOutput, SlotSpec
 from schemax.training.features import fill_row, make_features
 from schemax.training.training_examples import TrainingExample
 
-PLAIN = DecodingConfig(max_retries=0, constrain=False)
+PLAIN = DecodingConfig(max_retries=0, constrain="nothing")
 
 
 class Size(BaseModel):

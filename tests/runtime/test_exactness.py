@@ -110,7 +110,7 @@ def test_branched_equals_plain_generate(
 ) -> None:
     """No code of ours in the oracle: transformers' `generate`, once per attribute."""
     config = DecodingConfig(
-        documents=documents, documents_per_prompt=2, constrain=False, max_retries=0
+        documents=documents, documents_per_prompt=2, constrain="nothing", max_retries=0
     )
     compiled = compile_schema(small, codec, decoding=config)
     model = decoder_model(family)
@@ -169,7 +169,7 @@ def test_sliding_windows_go_by_position(codec: TextCodec, small: Any) -> None:
             layer_types=["full_attention", "sliding_attention"],
         )
     )
-    compiled = compile_schema(small, codec, decoding="isolated:constrain=false:max_retries=0")
+    compiled = compile_schema(small, codec, decoding="isolated:constrain=nothing:max_retries=0")
     (prompt,) = compiled.encode(TITLES[2:3])
     (slots,) = run(model, compiled, TITLES[2:3], 1)
     for key, slot, k_max in zip(prompt.keys[0], slots, prompt.k_max, strict=True):

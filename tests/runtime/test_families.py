@@ -116,7 +116,7 @@ def test_capped_attention_needs_eager(codec: TextCodec) -> None:
 
 LONG = "QZW 7 kg, " * 12
 # `generate` knows no types.
-PLAIN = DecodingConfig(max_retries=0, constrain=False)
+PLAIN = DecodingConfig(max_retries=0, constrain="nothing")
 
 
 def outputs_of(

@@ -248,7 +248,7 @@ def test_a_small_device_finishes_all(
 ) -> None:
     """Where a device said that it had more memory than it has."""
     monkeypatch.setattr(limits_module, "free_bytes", lambda device: 1 << 30)
-    compiled = compiled_in("branched", Typed, codec, k_max=4, constrain=False)
+    compiled = compiled_in("branched", Typed, codec, k_max=4, constrain="nothing")
     texts = [f"{title} {number}" for number in range(4) for title in TITLES]
     expected = run(prepare(tiny_model("qwen3", codec.vocab_size)), compiled, texts)
     with simulated_gpu() as gpu:
@@ -271,7 +271,7 @@ def test_a_card_of_24_gb_holds_8b_in_bfloat16(
     )  # fmt: skip
     with torch.device("meta"):
         module = Qwen3ForCausalLM(config).to(torch.bfloat16).eval()
-    compiled = compiled_in("branched", Typed, codec, k_max=3, constrain=False, max_retries=0)
+    compiled = compiled_in("branched", Typed, codec, k_max=3, constrain="nothing", max_retries=0)
     texts = [f"{place} {TITLES[2]} {TITLES[2]}" for place in range(330)]
     with simulated_gpu(memory=23 << 30, has_numbers=False) as gpu:  # CUDA itself takes some
         model = DecoderModel(module.to("cuda"))
@@ -294,11 +294,11 @@ class Choices(AttrSchema, category="television"):
 
 
 @pytest.mark.parametrize(
-    ("schema", "constrained"),
+    ("schema", "constrain"),
     [
-        pytest.param(Typed, False, marks=pytest.mark.slow),
-        (Choices, True),
-        pytest.param(Typed, True, marks=pytest.mark.slow),
+        pytest.param(Typed, "nothing", marks=pytest.mark.slow),
+        (Choices, "types"),
+        pytest.param(Typed, "types", marks=pytest.mark.slow),
     ],
     ids=["no grammars", "choices", "texts, which rule some tokens out"],
 )
@@ -306,14 +306,14 @@ class Choices(AttrSchema, category="television"):
 def test_what_a_pass_copies_and_waits_for(
     documents: int,
     schema: Any,
-    constrained: bool,
+    constrain: str,
     codec: TextCodec,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As much for many slots as for few; nothing is waited for inside a forward pass."""
     # Random weights write texts of which most are refused.
     replaced(monkeypatch, "texts that a device checks again", 1000)
-    compiled = compiled_in("branched", schema, codec, constrain=constrained, k_max=4, max_retries=0)
+    compiled = compiled_in("branched", schema, codec, constrain=constrain, k_max=4, max_retries=0)
     with simulated_gpu() as gpu:
         module = tiny_model("qwen3", codec.vocab_size).to("cuda")
         model = prepare(module)

@@ -62,7 +62,7 @@ def passes_of(shape: str, codec: TextCodec, *, compiled: bool) -> list[list[Even
         num_attention_heads=heads, num_key_value_heads=8, head_dim=128, attn_implementation="sdpa",
     )  # fmt: skip
     schema = create_model("Sixteen", __base__=AttrSchema, **FIELDS)
-    decoding = DecodingConfig(constrain=False, max_retries=0, k_max=6)
+    decoding = DecodingConfig(constrain="nothing", max_retries=0, k_max=6)
     task = compile_schema(schema, codec, template=TEMPLATE, decoding=decoding)
     texts = [(f"{place:3} " + " ".join(TITLES * 9))[:480] for place in range(256)]
     with torch.device("meta"):

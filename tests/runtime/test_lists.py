@@ -28,7 +28,7 @@ from schemax.runtime.slots.requests import new_request
 from schemax.tokens import ChildSlot, FollowUps, PromptIds, SlotOutput, SlotSpec
 
 # `generate` knows neither types nor retries.
-PLAIN = DecodingConfig(max_retries=0, constrain=False)
+PLAIN = DecodingConfig(max_retries=0, constrain="nothing")
 COUNTS = (2, 0, 5, 1, 12, None, 3)
 
 

@@ -76,7 +76,7 @@ def assert_plain(model: Any, prompt: PromptIds, slots: tuple[SlotOutput, ...]) -
 
 @pytest.mark.parametrize("format", format_names())
 def test_tokens_are_those_of_generate(extractor: Extractor, format: str) -> None:
-    config = DecodingConfig(constrain=False, max_retries=0, batch_size=3)
+    config = DecodingConfig(constrain="nothing", max_retries=0, batch_size=3)
     compiled = compile_schema(
         Listing, extractor.tokenizer, format=format, template=TEMPLATE, decoding=config
     )
@@ -91,7 +91,7 @@ def test_tokens_are_those_of_generate(extractor: Extractor, format: str) -> None
 
 
 def test_items_of_lists_are_those_of_generate(extractor: Extractor) -> None:
-    config = DecodingConfig(constrain=False, max_retries=0)
+    config = DecodingConfig(constrain="nothing", max_retries=0)
     compiled = compile_schema(Ports, extractor.tokenizer, template=TEMPLATE, decoding=config)
     prompts = prompts_with(compiled, LISTINGS[1:3], (2, 1))
     compared = []
@@ -197,7 +197,7 @@ def test_values_are_typed_and_hold_no_debris(extractor: Extractor) -> None:
 
 
 def test_texts_copied_from_the_document_have_spans(extractor: Extractor) -> None:
-    config = DecodingConfig(extractive=True)
+    config = DecodingConfig(constrain="document")
     found = 0
     for item in extractor.stream(LISTINGS, Listing, decoding=config):
         text, field = LISTINGS[item.index], item.fields["brand"]
@@ -214,7 +214,7 @@ def test_a_document_of_three_thousand_tokens(extractor: Extractor) -> None:
         "The box holds a manual, a cable, two screws and a card with the address of the seller.\n"
     )
     text = line * 155 + "Brand: Northfell\n"
-    config = DecodingConfig(constrain=False, max_retries=0)
+    config = DecodingConfig(constrain="nothing", max_retries=0)
 
     class Brand(AttrSchema, category="product"):
         brand: str | None = attr("Manufacturer", k_max=8)
@@ -230,7 +230,7 @@ def test_documents_in_flight_are_bounded(
     extractor: Extractor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two documents at a time hold the keys and values of two, however many there are."""
-    config = DecodingConfig(batch_size=2, constrain=False, max_retries=0)
+    config = DecodingConfig(batch_size=2, constrain="nothing", max_retries=0)
     compiled = compile_schema(Listing, extractor.tokenizer, decoding=config)
     (prompt,) = compiled.encode(LISTINGS[:1])
     counts: list[int] = []
@@ -292,7 +292,7 @@ def test_a_merged_adapter_is_one_that_stays_apart(
     assert change > 0.01 * plain.norm()
     assert (found - apart).norm() < 1e-3 * change
     tuned = Extractor(merged.model, merged.tokenizer)
-    compiled = compile_schema(Listing, tuned.tokenizer, decoding="isolated:constrain=false")
+    compiled = compile_schema(Listing, tuned.tokenizer, decoding="isolated:constrain=nothing")
     assert all(run(tuned.model, compiled, LISTINGS[:2]))
 
 

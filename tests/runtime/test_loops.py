@@ -109,7 +109,7 @@ WAYS = {
     "branched": DecodingConfig(),
     "gapped": DecodingConfig(layout="gapped"),
     "causal": DecodingConfig(layout="gapped", slots="causal"),
-    "free": DecodingConfig(constrain=False, max_retries=2),
+    "free": DecodingConfig(constrain="nothing", max_retries=2),
 }
 
 
@@ -138,7 +138,7 @@ def test_loops_end_where_the_oracle_ends_them(codec: TextCodec, way: str, loopy:
 
 
 def test_without_retries_a_budget_is_a_budget(codec: TextCodec, loopy: Any) -> None:
-    config = DecodingConfig(max_retries=0, constrain=False)
+    config = DecodingConfig(max_retries=0, constrain="nothing")
     compiled = compiled_for(codec, config)
     (budgets,) = {prompt.k_max for prompt in compiled.encode(TITLES[:4])}
     looped = [
@@ -153,7 +153,7 @@ def test_without_retries_a_budget_is_a_budget(codec: TextCodec, loopy: Any) -> N
 
 def test_forks_end_loops_too(codec: TextCodec) -> None:
     model = forked(codec)
-    compiled = compiled_for(codec, DecodingConfig(constrain=False))
+    compiled = compiled_for(codec, DecodingConfig(constrain="nothing"))
     outputs = [output.slots for output in outputs_of(model, compiled, TITLES[:4])]
     plain = replace(compiled.decoding, max_retries=0)
     shorter = outputs_of(model, compile_schema(Told, codec, decoding=plain), TITLES[:4])
@@ -168,7 +168,9 @@ def test_forks_end_loops_too(codec: TextCodec) -> None:
 def test_servers_end_loops_too_and_fields_say_so(codec: TextCodec) -> None:
     model = short_sighted(codec)
     # Servers hold no text to its document.
-    here = Extractor(model, codec, eos_ids=codec.eos_ids, decoding=DecodingConfig(extractive=False))
+    here = Extractor(
+        model, codec, eos_ids=codec.eos_ids, decoding=DecodingConfig(constrain="types")
+    )
     items = list(here.stream(TITLES[:2], Told))
     said = {error.message for item in items for error in item.errors}
     assert any("repeated itself for" in message and "truncated" in message for message in said)

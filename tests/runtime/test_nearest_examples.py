@@ -134,7 +134,7 @@ def test_the_mask_is_that_of_parallel_contexts(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec
 ) -> None:
     model = decoder_model()
-    compiled = compiled_for(codec, decoding=replace(WAYS["branched"], constrain=False))
+    compiled = compiled_for(codec, decoding=replace(WAYS["branched"], constrain="nothing"))
     for prompt, slots in zip(compiled.encode(TITLES), run(model, compiled, TITLES), strict=True):
         for key, slot in zip(prompt.keys[0], slots, strict=True):
             logits = first_logits(model, prompt, key)

@@ -75,8 +75,10 @@ def read(extractor: Extractor, **changes: Any) -> list[Any]:
 
 def test_probabilities_by_hand(extractor: Extractor) -> None:
     """Of what is asked of all tokens: an unconstrained slot."""
-    plain = read(extractor, constrain=False)
-    for one, other in zip(plain, read(extractor, constrain=False, null_penalty=1.5), strict=True):
+    plain = read(extractor, constrain="nothing")
+    for one, other in zip(
+        plain, read(extractor, constrain="nothing", null_penalty=1.5), strict=True
+    ):
         before = one.fields["brand"].null_probability
         after = other.fields["brand"].null_probability
         expected = before * exp(-1.5) / (before * exp(-1.5) + 1 - before)
@@ -113,7 +115,7 @@ def test_the_models_own_and_another(extractor: Extractor) -> None:
     assert [item.value for item in read(own, null_penalty=0)] == plain
     assert own.compile(Brand).decoding.null_penalty == -100
     assert own.compile(Brand, decoding="paper").decoding.null_penalty == 0
-    untrained = DecodingConfig(extractive=True, contextual_calibration=True)
+    untrained = DecodingConfig(constrain="document", contextual_calibration=True)
     assert extractor.compile(Brand).decoding == untrained
 
 

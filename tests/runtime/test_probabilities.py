@@ -61,7 +61,7 @@ def expected_logprobs(
 
 @combinations(
     "config, loop",
-    [{}, {"temperature": 1.7}, {"temperature": 0.7, "top_p": 0.8}, {"constrain": False}],
+    [{}, {"temperature": 1.7}, {"temperature": 0.7, "top_p": 0.8}, {"constrain": "nothing"}],
     [*LOOPS],
 )
 def test_log_probabilities_are_the_models(

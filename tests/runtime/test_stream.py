@@ -154,7 +154,7 @@ def test_no_token_is_padding_and_passes_are_full(
     model = decoder_model()
     limited(monkeypatch, pass_tokens=160)
     compiled = compile_schema(
-        small, codec, template=TEMPLATE, decoding=DecodingConfig(max_retries=0, constrain=False)
+        small, codec, template=TEMPLATE, decoding=DecodingConfig(max_retries=0, constrain="nothing")
     )
     texts = [f"{title} {number}" for number in range(6) for title in TITLES]
     prompts = compiled.encode(texts)

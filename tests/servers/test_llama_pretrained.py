@@ -82,7 +82,7 @@ SHOWN_ORDERS = [
 
 @pytest.fixture(scope="module")
 def here(smollm2: Path) -> Extractor:
-    plain = DecodingConfig(extractive=False, contextual_calibration=False)  # as servers decode
+    plain = DecodingConfig(constrain="types", contextual_calibration=False)  # as servers decode
     return Extractor.from_pretrained(smollm2, device="cpu", dtype="float32", decoding=plain)
 
 

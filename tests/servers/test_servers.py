@@ -95,7 +95,7 @@ def small(codec: TextCodec) -> Any:
 @pytest.fixture(scope="module")
 def here(small: Any, codec: TextCodec) -> Extractor:
     """The same weights in this process."""
-    plain = DecodingConfig(extractive=False, contextual_calibration=False)  # as servers decode
+    plain = DecodingConfig(constrain="types", contextual_calibration=False)  # as servers decode
     return Extractor(small, codec, eos_ids=codec.eos_ids, decoding=plain)
 
 
@@ -156,10 +156,10 @@ def test_slots_that_call_for_others(
 @pytest.mark.parametrize(
     "decoding",
     [
-        DecodingConfig(documents="stacked", documents_per_prompt=2, constrain=False),
+        DecodingConfig(documents="stacked", documents_per_prompt=2, constrain="nothing"),
         DecodingConfig(layout="autoregressive", max_retries=0, k_max=4),
         pytest.param(
-            DecodingConfig(max_retries=0, k_max=2, extractive=False, contextual_calibration=False),
+            DecodingConfig(max_retries=0, k_max=2, constrain="types", contextual_calibration=False),
             marks=pytest.mark.slow,
         ),
     ],
@@ -179,7 +179,7 @@ def test_confidences_where_the_server_tells_all(
     monkeypatch.setattr(dialects, "DIALECTS", MappingProxyType({"vllm": all_of_it}))
     there = Extractor.from_server(server.url, tokenizer=codec)
     follow_branches(monkeypatch, 1.0)
-    plain = "isolated:extractive=false:contextual_calibration=false"
+    plain = "isolated:constrain=types:contextual_calibration=false"
     ours = read(here, TITLES[:1], Small, decoding=plain)
     for item, right in zip(read(there, TITLES[:1], Small), ours, strict=True):
         for name, field in item.fields.items():
@@ -271,7 +271,7 @@ def test_a_server_of_texts(embedded: Extractor) -> None:
         tea = load_schema("tea")
         found = read(there, [*texts, "Yogi <|endoftext|> Ginger"], tea)
         assert there.model.served.kind == "llama-cpp-python"
-        plain = "isolated:null_penalty=0:extractive=false"  # as servers decode
+        plain = "isolated:null_penalty=0:constrain=types"  # as servers decode
         right = [item.value for item in read(embedded, texts, tea, decoding=plain)]
         assert [item.value for item in found[:2]] == right
         # Its tokenizer would read a document's text as the control token.
@@ -527,8 +527,8 @@ def test_settings_that_no_server_takes(server: CompletionsServer, codec: TextCod
         there.extract(TITLES, Word, decoding="isolated:null_penalty=1")
     with pytest.raises(ModelError, match="leave `contextual_calibration` out"):
         there.extract(TITLES, Word, decoding="isolated:contextual_calibration=true")
-    with pytest.raises(ModelError, match="leave `extractive` out"):
-        there.extract(TITLES, Word, decoding="isolated:extractive=true")
+    with pytest.raises(ModelError, match="leave `constrain` out"):
+        there.extract(TITLES, Word, decoding="isolated:constrain=document")
     with pytest.raises(ModelError, match="gapped"):
         there.extract(TITLES, Word, decoding="paper")
     with pytest.warns(UserWarning, match="`extractive` of brand has no effect there"):
@@ -536,11 +536,11 @@ def test_settings_that_no_server_takes(server: CompletionsServer, codec: TextCod
 
 
 def test_a_model_that_was_trained_to_copy_may_be_served(embedded: Extractor) -> None:
-    assert embedded.decoding.extractive
+    assert embedded.decoding.constrain == "document"
     with served(embedded.model.model, as_codec(FOLDER)) as server:
         there = Extractor.from_server(server.url, tokenizer=FOLDER)
-        assert there.decoding == replace(embedded.decoding, extractive=False, null_penalty=None)
-        assert not there.compile(Word).decoding.extractive
+        assert there.decoding == replace(embedded.decoding, constrain="types", null_penalty=None)
+        assert there.compile(Word).decoding.constrain == "types"
 
 
 def test_keys_go_to_the_server_alone(
@@ -584,7 +584,7 @@ def test_threads_share_a_server(
     there = Extractor.from_server(server.url, tokenizer=codec, concurrency=4)
     found: dict[int, Any] = {}
 
-    short = DecodingConfig(k_max=2, max_retries=0, extractive=False)
+    short = DecodingConfig(k_max=2, max_retries=0, constrain="types")
     decodings = (None, DecodingConfig(layout="autoregressive", max_retries=0, k_max=4), short, None)
 
     def row(extractor: Extractor, place: int) -> list[Any]:
@@ -682,7 +682,9 @@ def test_without_probabilities(
 ) -> None:
     complete = server.complete
     monkeypatch.setattr(server, "complete", lambda body: complete({**body, "logprobs": None}))
-    there = Extractor.from_server(server.url, tokenizer=codec, decoding="isolated:constrain=false")
+    there = Extractor.from_server(
+        server.url, tokenizer=codec, decoding="isolated:constrain=nothing"
+    )
     found = read(there, ["x"], Word)
     assert found[0].fields["brand"].confidence is None
     assert found[0].fields["brand"].raw is not None

@@ -68,7 +68,7 @@ def search(
 def test_it_finds_the_settings_that_are_worth_most() -> None:
     def worth(one: Candidate, category: str) -> float:
         shown = {0: 0.1, 4: 0.3, 8: 0.4, 16: 0.5, 32: 0.45}.get(len(one.shown.get(category, ())), 0)
-        best = 0.15 * (one.template == "plain") + 0.1 * bool(one.extractive)
+        best = 0.15 * (one.template == "plain") + 0.1 * (one.constrain == "document")
         best += 0.1 * bool(one.contextual_calibration)
         return shown + best - 0.05 * abs(one.null_penalty - 2)
 
@@ -77,7 +77,7 @@ def test_it_finds_the_settings_that_are_worth_most() -> None:
         worth, rows, pool, templates=NAMES, rounds=0, contextual_calibration=(True,)
     )
     best = found.run()
-    assert (best.template, best.extractive, best.null_penalty) == ("plain", True, 2.0)
+    assert (best.template, best.constrain, best.null_penalty) == ("plain", "document", 2.0)
     assert best.contextual_calibration
     assert "contextually calibrated, null_penalty 2" in str(best)
     assert best.shown == {"tea": tuple(range(100, 116))}
@@ -99,11 +99,11 @@ def test_every_category_keeps_the_demonstrations_that_are_good_for_it() -> None:
         return 0.1 + 0.1 * bool(shown) + 0.15 * sum(row % 2 for row in shown)
 
     rows = rows_of("tea", "shoes", each=48)
-    found, _ = search(worth, rows, pool, sizes=(4,), rounds=12, extractive=(), null_penalties=())
+    found, _ = search(worth, rows, pool, sizes=(4,), rounds=12, constrain=(), null_penalties=())
     best = found.run()
     assert sum(row % 2 for row in best.shown["tea"]) >= 3
     assert best.shown["shoes"] == (1, 2, 3, 4)
-    again, _ = search(worth, rows, pool, sizes=(4,), rounds=12, extractive=(), null_penalties=())
+    again, _ = search(worth, rows, pool, sizes=(4,), rounds=12, constrain=(), null_penalties=())
     assert again.run() == best
     assert [one.f1 for one in again.trials] == [one.f1 for one in found.trials]
 
@@ -140,7 +140,7 @@ def test_a_search_ends_when_its_time_is_over_with_the_best_so_far() -> None:
 
     for most, size in ((5, 0), (15, 0), (25, 4), (10_000, 32)):
         found, _ = search(
-            worth, rows, pool, most, rounds=0, extractive=(), null_penalties=(), templates=()
+            worth, rows, pool, most, rounds=0, constrain=(), null_penalties=(), templates=()
         )
         assert len(found.run().shown.get("tea", ())) == size, most
         assert bool(found.trials) == (most >= 10)
@@ -157,7 +157,7 @@ def test_penalties_are_compared_by_the_score_that_sees_wrong_values() -> None:
 
     rows = {"tea": list(range(20))}
     for strictly, penalty in ((False, 1.0), (True, 0.0)):
-        space = Space({"tea": []}, extractive=(), penalties_strictly=strictly)
+        space = Space({"tea": []}, constrain=(), penalties_strictly=strictly)
         assert Search(measure, rows, space, Candidate("x")).run().null_penalty == penalty
 
 

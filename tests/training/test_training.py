@@ -28,7 +28,7 @@ def test_training_logits_choose_the_decoder_s_tokens(
     combination: tuple[str, str, str],
 ) -> None:
     """Filled with what the decoder wrote, the training form predicts exactly that, everywhere."""
-    config = settings(combination, documents_per_prompt=2, constrain=False, max_retries=0)
+    config = settings(combination, documents_per_prompt=2, constrain="nothing", max_retries=0)
     compiled = compile_schema(small, codec, template=SHORT, decoding=config)
     model = decoder_model()
     prompts = compiled.encode(TITLES[:4])

@@ -77,7 +77,7 @@ def test_training_logits_are_the_decoder_s_at_every_step(
     config = settings(
         combination,
         documents_per_prompt=1 if alone else num_documents,
-        constrain=False,
+        constrain="nothing",
         max_retries=0,
     )
     compiled = compile_schema(small, codec, template=SHORT, decoding=config)

@@ -62,7 +62,7 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
     # Only then do the same tokens give the same logits, however they are cut into passes.
     can_be_exact = model.dtype == torch.float32 and not model.architecture.uneven_steps
     for config in _SETTINGS:
-        config = replace(config, max_retries=0, constrain=False)
+        config = replace(config, max_retries=0, constrain="nothing")
         way = Agreement(config.layout, config.documents, config.slots)
         if refusal := model.refusal(config):
             yield replace(way, refused=refusal)

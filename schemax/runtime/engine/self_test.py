@@ -113,7 +113,7 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
         k_max=(2,) * 3,
         sampling_keys=(0,),
     )
-    config = DecodingConfig(constrain=False)
+    config = DecodingConfig(constrain="nothing")
     stop = StopTable(np.zeros((1, model.vocab_size), np.int8), ())
     request = new_request(prompt, stop, config)
     table = SlotTable()

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from schemax.config import Constrain
+
 RowNumbers = tuple[int, ...]
 """Places in the sequence of labelled documents."""
 
@@ -14,14 +16,14 @@ RowNumbers = tuple[int, ...]
 class Candidate:
     """Settings for all categories, and the demonstrations of each.
 
-    template: the name of a template that is tried. extractive, contextual_calibration,
+    template: the name of a template that is tried. constrain, contextual_calibration,
     null_penalty: as in `DecodingConfig`. shown: category -> rows, in the order in which they are
     shown; a category without rows has no demonstration. nearest: the number of rows that a document
     is shown, the most similar ones; 0 shows all.
     """
 
     template: str
-    extractive: bool | None = None
+    constrain: Constrain | None = None
     contextual_calibration: bool | None = None
     null_penalty: float = 0.0
     shown: Mapping[str, RowNumbers] = field(default_factory=dict)
@@ -30,7 +32,7 @@ class Candidate:
     def key(self, category: str) -> str:
         """Returns, as text, all that the answers for documents of a category depend on."""
         rows = self.shown.get(category, ())
-        settings = self.extractive, self.contextual_calibration, self.null_penalty, self.nearest
+        settings = self.constrain, self.contextual_calibration, self.null_penalty, self.nearest
         return json.dumps([self.template, *settings, category, rows])
 
     def with_rows(self, shown: Mapping[str, RowNumbers]) -> Candidate:
@@ -54,8 +56,8 @@ class Candidate:
         if not any(self.shown.values()):
             said = "as it is now"
         said += f", {self.template}"
-        if self.extractive is not None:
-            said += ", extractive" if self.extractive else ", not extractive"
+        if self.constrain is not None:
+            said += f", constrain={self.constrain}"
         if self.contextual_calibration is not None:
             said += f", {'' if self.contextual_calibration else 'not '}contextually calibrated"
         if self.null_penalty:

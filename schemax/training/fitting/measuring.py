@@ -43,7 +43,7 @@ class Work:
     def decoding(self, candidate: Candidate) -> DecodingConfig:
         """Returns the extractor's decoding, with the candidate's settings."""
         changes: dict[str, Any] = {
-            "extractive": candidate.extractive,
+            "constrain": candidate.constrain,
             "contextual_calibration": candidate.contextual_calibration,
             "null_penalty": candidate.null_penalty or None,
             "nearest_examples": candidate.nearest or None,

@@ -18,6 +18,7 @@ from schemax.base.messages import counted
 from schemax.base.resources import version
 from schemax.compiler.few_shot import FewShotExample
 from schemax.compiler.prompt import template_source, usual_template
+from schemax.config import Constrain
 from schemax.errors import InputError
 from schemax.evaluation.calibrate import FEWEST, calibrate
 from schemax.evaluation.examples import Example, row_ids, shown_text
@@ -204,16 +205,14 @@ def _first(work: Work) -> Candidate:
     settled = [extractor.settled(schema)[0] for schema in work.schemas.values()]
     return Candidate(
         name,
-        extractive=all(one.extractive for one in settled),
+        constrain="document" if all(one.constrain == "document" for one in settled) else "types",
         contextual_calibration=all(one.contextual_calibration for one in settled),
     )
 
 
 def _has_slots(extractor: Extractor) -> bool:
     """True if decoding can constrain values to what their fields, or their documents, allow."""
-    config = extractor.decoding
-    served = isinstance(extractor.model, RemoteModel)
-    return config.layout != "autoregressive" and config.constrain and not served
+    return extractor.decoding.is_held and not isinstance(extractor.model, RemoteModel)
 
 
 def _space(work: Work, split: Split, first: Candidate) -> Space:
@@ -226,7 +225,9 @@ def _space(work: Work, split: Split, first: Candidate) -> Space:
         pool[category] = coverage_order(rows, labels, names, SIZES[-1])[:MOST_SHOWN]
     config = extractor.decoding
     slots = _has_slots(extractor)
-    copied = config.extractive if first.extractive is None else first.extractive
+    other: Constrain = (
+        "types" if (first.constrain or config.constrain) == "document" else "document"
+    )
     scored = first.contextual_calibration
     scored = config.contextual_calibration if scored is None else scored
     nearest = config.documents == "isolated" and not extractor.model.refusal(
@@ -241,7 +242,7 @@ def _space(work: Work, split: Split, first: Candidate) -> Space:
     return Space(
         pool,
         templates=tuple(work.templates),
-        extractive=(not copied,) if slots else (),
+        constrain=(other,) if slots else (),
         contextual_calibration=(not scored,) if slots and chosen else (),
         null_penalties=NULL_PENALTIES if slots else (),
         nearest=NEAREST if nearest else (),

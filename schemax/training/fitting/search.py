@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from schemax.config import Constrain
 from schemax.evaluation.intervals import f1_interval, f1_of, resampled
 from schemax.training.fitting.candidate import Candidate, RowNumbers
 
@@ -58,7 +59,7 @@ class Space:
 
     pool: Mapping[str, Sequence[int]]
     templates: Sequence[str] = ()
-    extractive: Sequence[bool] = (True,)
+    constrain: Sequence[Constrain] = ("document",)
     contextual_calibration: Sequence[bool] = ()
     null_penalties: Sequence[float] = NULL_PENALTIES
     sizes: Sequence[int] = SIZES
@@ -69,7 +70,7 @@ class Space:
     @property
     def trials(self) -> int:
         """The approximate number of candidates that a search with enough time measures."""
-        first = len(self.sizes) + len(self.templates) + len(self.extractive) + len(self.nearest)
+        first = len(self.sizes) + len(self.templates) + len(self.constrain) + len(self.nearest)
         then = len(self.contextual_calibration) + len(self.null_penalties)
         return 1 + first + then + 5 * self.rounds
 
@@ -125,7 +126,7 @@ class Search:
         most = max(map(len, space.pool.values()), default=0)
         sizes = [size for size in space.sizes if size <= most] or [most] * bool(most)
         self._challenge([self._sized(size) for size in sizes[:1]])
-        self._challenge([replace(self.best, extractive=one) for one in space.extractive])
+        self._challenge([replace(self.best, constrain=one) for one in space.constrain])
         self._challenge(
             [replace(self.best, contextual_calibration=one) for one in space.contextual_calibration]
         )
