@@ -48,7 +48,6 @@ BOUNDS: Mapping[str, Bounds] = MappingProxyType(
         "max_repairs": Bounds(0, 1),
         "batch_size": Bounds(1, 1_000_000),
         "min_probability": Bounds(0, 1, whole=False),
-        "null_penalty": Bounds(-100, 100, whole=False),
         # Logits are divided by the temperature, and summed up to top_p, in single precision.
         "temperature": Bounds(0.001, 1_000, whole=False, or_zero=True),
         "top_p": Bounds(1e-6, 1, whole=False),
@@ -115,11 +114,6 @@ class DecodingConfig:
     min_probability: a value that is less probable is taken for null, where its field may go without
         one; None takes the model's own threshold (schemax.base.calibration), 0 keeps every value.
         Values of the autoregressive layout have no probability, so all of them are kept.
-    null_penalty: taken off the logit of null at a value's first token: above 0, more fields get a
-        value, and more of these are wrong. None takes the model's own (`Calibration`), which
-        is 0 unless somebody chose one. Probabilities are those that the choice was made by. The
-        number of a list's items, in two phases, is never penalised. The autoregressive layout knows
-        no penalty, and servers refuse one.
     contextual_calibration: whether choices, booleans among them, are scored against how probable
         they are in documents without content, so that a prompt makes none of them likely by itself
         (docs/results.md). Probabilities are those that the choice was made by. Refused with
@@ -143,7 +137,6 @@ class DecodingConfig:
     stop: Stop = "literal"
     constrain: Constrain | None = None
     min_probability: float | None = None
-    null_penalty: float | None = None
     contextual_calibration: bool | None = None
     temperature: float = 0.0
     top_p: float = 1.0
@@ -191,7 +184,7 @@ class DecodingConfig:
             )
         settings = {field.name: getattr(self, field.name) for field in fields(self)}
         settings["batch_size"] = None if self.batch_size == "auto" else self.batch_size
-        for name in ("k_max", "batch_size", "min_probability", "null_penalty"):
+        for name in ("k_max", "batch_size", "min_probability"):
             if settings[name] is None:
                 del settings[name]
         check_numbers(settings)
@@ -223,7 +216,6 @@ PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
             stop="newline",
             constrain="nothing",
             min_probability=0.0,
-            null_penalty=0.0,
         ),
         # A model that rambles is not asked to ramble twice.
         "autoregressive": DecodingConfig(layout="autoregressive", max_retries=0),

@@ -167,12 +167,6 @@ class SlotSpec:
     copying: Any = None
     prior: Prior | None = None
 
-    @property
-    def is_penalised(self) -> bool:
-        """True if a penalty on null counts. For the number of a list's items the penalty does not
-        count, since a missing list costs one mistake, and wrong items cost many."""
-        return self.null_id >= 0 and not self.is_count
-
 
 AGAIN = "(again)"
 

@@ -33,7 +33,6 @@ LAYOUTS = {
         stop="newline",
         constrain="nothing",
         min_probability=0.0,
-        null_penalty=0.0,
     ),
     "autoregressive": DecodingConfig(layout="autoregressive", max_retries=0),
 }
@@ -210,33 +209,29 @@ def _kinds() -> Iterator[Case]:
     yield Case(name, "embedded", Parts, LAYOUTS["autoregressive"], count=1, seed=23, is_slow=True)
 
 
-_SETTINGS: dict[str, tuple[type[AttrSchema], DecodingConfig]] = {
-    "repairs": (Ruled, DecodingConfig(max_repairs=1)),
-    "retries": (Product, DecodingConfig(k_max=2, max_retries=2)),
-    "causal-retries": (Codes, DecodingConfig(layout="gapped", slots="causal", max_retries=2)),
-    "extractive": (Product, DecodingConfig(constrain="document")),
-    "invented": (Product, DecodingConfig(constrain="types")),
-    "free": (Codes, DecodingConfig(constrain="nothing", min_probability=0.0)),
-    "strict": (strictly(Codes), DecodingConfig()),
-    "penalty": (Product, DecodingConfig(null_penalty=4.0, min_probability=0.0)),
-    "reward": (Product, DecodingConfig(null_penalty=-3.0)),
-    "contextual": (Product, DecodingConfig(contextual_calibration=True)),
-    "contextual-waves": (Offer, DecodingConfig(contextual_calibration=True)),
-}
-_SAMPLED: dict[str, tuple[type[AttrSchema], DecodingConfig]] = {
-    "sampled": (Product, DecodingConfig(temperature=0.8, top_p=0.9, seed=3)),
+_SETTINGS: dict[str, tuple[int, type[AttrSchema], DecodingConfig]] = {
+    "repairs": (0, Ruled, DecodingConfig(max_repairs=1)),
+    "retries": (1, Product, DecodingConfig(k_max=2, max_retries=2)),
+    "causal-retries": (2, Codes, DecodingConfig(layout="gapped", slots="causal", max_retries=2)),
+    "extractive": (3, Product, DecodingConfig(constrain="document")),
+    "invented": (4, Product, DecodingConfig(constrain="types")),
+    "free": (5, Codes, DecodingConfig(constrain="nothing", min_probability=0.0)),
+    "strict": (6, strictly(Codes), DecodingConfig()),
+    "contextual": (9, Product, DecodingConfig(contextual_calibration=True)),
+    "contextual-waves": (10, Offer, DecodingConfig(contextual_calibration=True)),
+    "sampled": (12, Product, DecodingConfig(temperature=0.8, top_p=0.9, seed=3)),
     "sampled-causal": (
+        13,
         Product,
         DecodingConfig(layout="gapped", slots="causal", temperature=1.2, seed=5),
     ),
-    "sampled-parts": (Parts, DecodingConfig(temperature=0.7, top_p=0.95, seed=11)),
+    "sampled-parts": (14, Parts, DecodingConfig(temperature=0.7, top_p=0.95, seed=11)),
 }
-_USUAL = {"repairs", "retries", "penalty", "contextual", "sampled", "extractive"}
+_USUAL = {"repairs", "retries", "contextual", "sampled", "extractive"}
 
 
 def _settings() -> Iterator[Case]:
-    settings = (*enumerate(_SETTINGS.items()), *enumerate(_SAMPLED.items(), 12))
-    for place, (name, (schema, config)) in settings:
+    for name, (place, schema, config) in _SETTINGS.items():
         for model in ("embedded", "qwen3"):
             is_slow = name not in _USUAL or (place % 2 == 0) == (model == "embedded")
             format = FORMATS[place % 3]

@@ -27,10 +27,9 @@ class Calibration:
         without one.
     usual_logprob, usual_deviation: mean and standard deviation, over the products of the fit, of
         `familiarity.mean_logprob`; a deviation of 0 says that they were not measured.
-    null_penalty: see `DecodingConfig.null_penalty`; all else was fitted with it.
 
-    Raises ValueError for a number that is not finite, a temperature that is not above 0, a
-    min_probability that is not from 0 to 1, and a null_penalty that is not from -100 to 100.
+    Raises ValueError for a number that is not finite, a temperature that is not above 0, and a
+    min_probability that is not from 0 to 1.
     """
 
     temperature: float = 1.0
@@ -38,7 +37,6 @@ class Calibration:
     min_probability: float = 0.0
     usual_logprob: float = 0.0
     usual_deviation: float = 0.0
-    null_penalty: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -48,8 +46,6 @@ class Calibration:
             raise ValueError(f"temperature must be above 0, not {self.temperature!r}")
         if not 0 <= self.min_probability <= 1:
             raise ValueError(f"min_probability must be from 0 to 1, not {self.min_probability!r}")
-        if not -100 <= self.null_penalty <= 100:
-            raise ValueError(f"null_penalty must be from -100 to 100, not {self.null_penalty!r}")
 
     def confidence(self, raw: float) -> float:
         """The measured share of right values among those of a raw confidence."""

@@ -13,9 +13,8 @@ from schemax.base.messages import counted, say
 from schemax.base.terminal import show, table
 from schemax.base.trained import note_trained
 from schemax.commands import options
-from schemax.commands.console import UsageError, listed, plain_warnings
+from schemax.commands.console import UsageError, plain_warnings
 from schemax.commands.option_groups import argument, option, verb
-from schemax.config import check_numbers
 from schemax.evaluation.datasets import dataset
 from schemax.extraction.extractor import Extractor
 
@@ -41,10 +40,6 @@ class Given(options.Loading, options.Prompt, options.Labels):
     format: str | None = None
     """json, yaml or xml, or several separated by commas, fitted together. Default: the schema's,
     else json."""
-    null_penalty: str | None = None
-    """Taken off the logit of null: above 0, more fields get a value. Of several separated by
-    commas, such as 0,0.5,1,2, the one of the best F1 is kept; documents are read with each.
-    Default: the decoding's, else 0."""
     shots: int | None = option("N", min=0)
     """The first so many of --examples of every category. Default: all."""
 
@@ -53,9 +48,8 @@ class Given(options.Loading, options.Prompt, options.Labels):
 def calibrate(given: Given) -> None:
     """Fits confidences to how often values are right, and finds which values to leave out.
 
-    Writes calibration.json into the model's folder: a temperature and a bias for confidences, the
-    probability below which a value is taken for null, and the penalty of null. A few hundred
-    annotated values will do.
+    Writes calibration.json into the model's folder: a temperature and a bias for confidences, and
+    the probability below which a value is taken for null. A few hundred annotated values will do.
     """
     folder = _folder(given.model)
     named = given.format
@@ -64,7 +58,6 @@ def calibrate(given: Given) -> None:
         settings = replace(given, format=name).settings()
     if given.shots is not None and given.examples is None:
         raise UsageError("--shots requires --examples")
-    penalties = [] if given.null_penalty is None else _penalties(given.null_penalty)
     found = dataset(given.data, "train", given.schemas, given.language)
     # Imported here because they import torch, which takes seconds.
     from schemax.evaluation.calibrating import calibrate_on
@@ -88,7 +81,6 @@ def calibrate(given: Given) -> None:
             count=given.shots,
             decoding=settings["decoding"],
             template=given.template,
-            null_penalties=penalties,
         )
     earlier = folder / FILE
     if earlier.is_file() and (before := earlier.read_text("utf-8", "replace").split()):
@@ -101,18 +93,6 @@ def calibrate(given: Given) -> None:
     if fit.remark is not None:
         say(f"note: {fit.remark}")
     say(f"{folder / FILE}: {fit}")
-
-
-def _penalties(text: str) -> list[float]:
-    try:
-        found = [float(one) for one in listed(text)]
-        for penalty in found:
-            check_numbers({"null_penalty": penalty})
-    except ValueError as error:
-        raise UsageError(f"--null-penalty {text}: {error}") from error
-    if not found:
-        raise UsageError("--null-penalty names no number; leave it out, or name one, such as 1")
-    return found
 
 
 def _folder(model: str | None) -> Path:

@@ -89,10 +89,9 @@ class Fit:
 
     def __str__(self) -> str:
         found, values = self.calibration, counted(self.before.values, "value")
-        penalty = f", null_penalty {found.null_penalty:g}" if found.null_penalty else ""
         return (
             f"temperature {found.temperature:.3f}, bias {found.bias:+.3f}, min_probability "
-            f"{found.min_probability:.3f}{penalty}, fitted on {values} of "
+            f"{found.min_probability:.3f}, fitted on {values} of "
             f"{counted(self.products, 'document')} (ECE {self.before.ece:.3f} -> "
             f"{self.after.ece:.3f})"
         )
@@ -265,7 +264,6 @@ def calibrate(
     schemas: Mapping[str, type[BaseModel]],
     formats: Sequence[str | None] = (None,),
     *,
-    null_penalties: Sequence[float] = (),
     decoding: DecodingConfig | None = None,
     shots: FewShotExamples | None = None,
     show_progress: bool = False,
@@ -273,43 +271,25 @@ def calibrate(
 ) -> Fit:
     """Fits one calibration for all formats together.
 
-    examples: products that the model was not trained on. null_penalties: each is tried on all
-    products, and the one with the best F1 is kept; none takes the decoding's own, else 0. shots:
-    the examples that prompts show, settings: others, see `Extractor.stream`.
+    examples: products that the model was not trained on. shots: the examples that prompts show,
+    settings: others, see `Extractor.stream`.
 
-    Raises InputError for products without an annotation, for a model that writes no value, or
-    none with a confidence, as in the autoregressive layout, and for null_penalties beside a
-    decoding that names its own, which goes before that of a calibration.
+    Raises InputError for products without an annotation, and for a model that writes no value, or
+    none with a confidence, as in the autoregressive layout.
     """
     raw = copy(extractor)
     raw.calibration = Calibration()
     config = replace(decoding or extractor.decoding, min_probability=0.0)
-    if null_penalties and config.null_penalty is not None:
-        raise InputError(
-            f"the decoding has its own null_penalty, {config.null_penalty:g}, which a calibration "
-            "does not change; name another decoding, or no null_penalty for the calibration"
-        )
-    settings |= {"examples": shots, "show_progress": show_progress}
-
-    def fit(penalty: float) -> Fit:
-        entries: list[FitEntry] = []
-        logprobs: list[float] = []
-        for format in formats:
-            used = {**settings, "format": format, "decoding": replace(config, null_penalty=penalty)}
-            items = extractions_of(raw, examples, schemas, **used)
-            logprobs += [one for item in items if (one := mean_logprob(item)) is not None]
-            fields = by_attribute(examples, [item.fields for item in items], schemas)
-            texts = labelled(examples, list(map(values_of, items)), schemas)
-            entries += entries_of(examples, fields, texts)
-        found = fit_calibration(entries)
-        usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
-        fitted = replace(
-            found.calibration,
-            usual_logprob=usual,
-            usual_deviation=deviation,
-            null_penalty=penalty,
-        )
-        return replace(found, calibration=fitted)
-
-    penalties = null_penalties or (config.null_penalty or 0.0,)
-    return max(map(fit, penalties), key=lambda one: max(point.f1 for point in one.curve))
+    settings |= {"examples": shots, "show_progress": show_progress, "decoding": config}
+    entries: list[FitEntry] = []
+    logprobs: list[float] = []
+    for format in formats:
+        items = extractions_of(raw, examples, schemas, **settings, format=format)
+        logprobs += [one for item in items if (one := mean_logprob(item)) is not None]
+        fields = by_attribute(examples, [item.fields for item in items], schemas)
+        texts = labelled(examples, list(map(values_of, items)), schemas)
+        entries += entries_of(examples, fields, texts)
+    found = fit_calibration(entries)
+    usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
+    fitted = replace(found.calibration, usual_logprob=usual, usual_deviation=deviation)
+    return replace(found, calibration=fitted)

@@ -38,11 +38,7 @@ def _written(engine: SharedEngine, compiled: CompiledSchema) -> list[tuple[SlotO
     memory cannot take them."""
     # Probabilities as the model has them.
     config = replace(
-        compiled.decoding,
-        contextual_calibration=False,
-        null_penalty=0.0,
-        max_retries=0,
-        temperature=0.0,
+        compiled.decoding, contextual_calibration=False, max_retries=0, temperature=0.0
     )
     prompts = content_free_prompts(compiled)
     layout = Windows(engine.model, config)

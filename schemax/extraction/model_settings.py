@@ -74,10 +74,6 @@ class ModelSettings:
             return self.model.compile(schema, config, examples=examples, **named)
         is_remote = isinstance(self.model, RemoteModel)
         config, template = self.settled(schema, config, template)
-        if config.null_penalty is None and self.calibration.null_penalty:
-            calibrated = replace(config, null_penalty=self.calibration.null_penalty)
-            if not self.model.refusal(calibrated):  # servers choose tokens by themselves
-                config = calibrated
         if refusal := self.model.refusal(config):
             raise ModelError(refusal)
         leads = False

@@ -128,7 +128,7 @@ def of_settings(config: DecodingConfig, calibration: Calibration) -> dict[str, A
     found = {f"decoding {key}": value for key, value in asdict(config).items()}
     # Rows do not depend on batch_size, and a run that ran out of memory must resume with less.
     del found["decoding batch_size"]
-    decisive = ("temperature", "bias", "min_probability", "null_penalty")  # the others only warn
+    decisive = ("temperature", "bias", "min_probability")  # the others only warn
     return found | {f"calibration {key}": getattr(calibration, key) for key in decisive}
 
 

@@ -50,7 +50,6 @@ class RemoteModel(ABC):
         """The reason why the server cannot decode with these settings; None if it can."""
         chooses = "chooses tokens by itself, so that"
         asked = {
-            "null_penalty": (config.null_penalty, f"{chooses} null cannot be penalised"),
             "contextual_calibration": (
                 config.contextual_calibration,
                 f"{chooses} choices cannot be scored against documents without content",

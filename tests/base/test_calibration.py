@@ -66,7 +66,6 @@ def test_confidence_is_finite_and_keeps_the_order() -> None:
         ({"bias": None}, "bias must be a finite number"),
         ({"bias": True}, "bias must be a finite number"),
         ({"min_probability": 1.5}, "min_probability must be from 0 to 1"),
-        ({"null_penalty": 101}, "null_penalty must be from -100 to 100"),
         ({"min_probability": [0.4]}, "min_probability must be a finite number"),
     ],
 )
@@ -83,7 +82,7 @@ def test_what_is_no_calibration(settings: Any, said: str, folder: Path) -> None:
 
 def test_the_file_there_and_back(folder: Path) -> None:
     assert Extractor.from_pretrained(folder).calibration == Calibration()
-    calibration = Calibration(1.25, -0.5, 0.4, -0.25, 0.125, -0.25)
+    calibration = Calibration(1.25, -0.5, 0.4, -0.25, 0.125)
     write_calibration(calibration, folder)
     assert json.loads((folder / FILE).read_text()) == {
         "temperature": 1.25,
@@ -91,7 +90,6 @@ def test_the_file_there_and_back(folder: Path) -> None:
         "min_probability": 0.4,
         "usual_logprob": -0.25,
         "usual_deviation": 0.125,
-        "null_penalty": -0.25,
     }
     assert read_calibration(folder / FILE) == calibration
     assert Extractor.from_pretrained(folder).calibration == calibration

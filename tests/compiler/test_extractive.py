@@ -55,7 +55,6 @@ def compiled_for(
 
 WAYS: list[dict[str, Any]] = [
     {},
-    {"null_penalty": 3.0},
     {"temperature": 1.5, "top_p": 0.9, "seed": 3},
     {"layout": "gapped"},
     {"layout": "gapped", "slots": "causal", "temperature": 1.0},

@@ -15,9 +15,7 @@ from conftest import TITLES
 from typer.testing import CliRunner
 
 from schemax.base.calibration import FILE, Calibration, read_calibration
-from schemax.base.trained import TrainedWith, write_trained
 from schemax.commands.cli import app
-from schemax.config import resolve_decoding
 from schemax.errors import InputError
 from schemax.evaluation.calibrate import (
     FitEntry,
@@ -247,30 +245,6 @@ def test_calibrate(
     assert (
         f'note: it replaces the calibration {{ "temperature": {found.temperature}' in again.stderr
     )
-
-
-def test_the_penalty_of_null_is_the_decoding_s_own(
-    folder: Path, tmp_path: Path, spec: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Random weights are below the floor.
-    monkeypatch.setattr("schemax.extraction.familiarity.FLOOR", -1e9)
-    gold = jsonl(tmp_path / "gold.jsonl", ROWS)
-    arguments = (gold, "--model", folder, "--schemas", spec)
-    named = "isolated:null_penalty=3"
-    done = run(*arguments, "--decoding", named)
-    assert done.exit_code == 0, done.output
-    assert read_calibration(folder / FILE).null_penalty == 3
-    done = run(*arguments, "--null-penalty", "3")
-    assert done.exit_code == 0, done.output
-    one = read_calibration(folder / FILE)
-    assert run(*arguments, "--decoding", named).exit_code == 0
-    assert read_calibration(folder / FILE) == one
-    done = run(*arguments, "--decoding", named, "--null-penalty", "2")
-    assert done.exit_code == 2
-    assert "error: the decoding has its own null_penalty, 3" in done.stderr
-    write_trained(TrainedWith(decoding=resolve_decoding("isolated:null_penalty=2")), folder)
-    assert run(*arguments).exit_code == 0
-    assert read_calibration(folder / FILE).null_penalty == 2
 
 
 def test_a_folder_of_data(folder: Path, tmp_path: Path, spec: str) -> None:

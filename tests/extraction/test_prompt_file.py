@@ -31,7 +31,7 @@ SHOWN = Demonstration("television", "LG 4k", {"brand": "LG", "resolution": "4k",
 PROMPT = PromptFile(
     template=TEMPLATE,
     format="json",
-    decoding=DecodingConfig(constrain="document", null_penalty=1.5),
+    decoding=DecodingConfig(constrain="document", temperature=1.5),
     demonstrations=(SHOWN, Demonstration("shoe", "Crocs", {"sole": ["rubber", "foam"]})),
     calibration=Calibration(1.5, -0.25, 0.3),
 )
@@ -90,7 +90,7 @@ def test_people_may_edit_a_file(file: Path) -> None:
         ({"template": 3}, "template: expected text"),
         ({"format": []}, "format: expected text"),
         ({"decoding": "issolated"}, "decoding: decoding must be one of"),
-        ({"decoding": "isolated:null_penalty=1e9"}, "null_penalty"),
+        ({"decoding": "isolated:temperature=1e9"}, "temperature"),
         ({"decoding": {}}, "decoding: expected text"),
         ({"calibration": {"temperature": 0}}, "calibration: temperature must be above 0"),
         ({"calibration": {"temperature": float("nan")}}, "calibration"),

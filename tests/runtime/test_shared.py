@@ -48,8 +48,8 @@ DECODINGS: list[Any] = [
     "paper:k_max=8",
     DecodingConfig(temperature=1.1, seed=3),
     DecodingConfig(temperature=1.1, seed=4),
-    DecodingConfig(temperature=0.7, top_p=0.6, null_penalty=2.0),
-    DecodingConfig(null_penalty=-3.0, k_max=8),
+    DecodingConfig(temperature=0.7, top_p=0.6),
+    DecodingConfig(k_max=8),
     DecodingConfig(layout="gapped"),
     DecodingConfig(documents="stacked", documents_per_prompt=2),
 ]

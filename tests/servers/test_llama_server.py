@@ -138,9 +138,7 @@ def test_it_writes_the_tokens_of_transformers(here: Extractor, url: str) -> None
         for key in prompt.keys[0]:
             assert codec.encode_markup(codec.text_of([*head, *key])) == [*head, *key]
     found = sorted(there.stream(TEXTS, Tea), key=lambda item: item.index)
-    plain = (
-        "isolated:null_penalty=0:constrain=types:contextual_calibration=false"  # as servers decode
-    )
+    plain = "isolated:constrain=types:contextual_calibration=false"  # as servers decode
     right = sorted(here.stream(TEXTS, Tea, decoding=plain), key=lambda item: item.index)
     for item, other in zip(found, right, strict=True):
         assert item.value == other.value

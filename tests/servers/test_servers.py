@@ -271,7 +271,7 @@ def test_a_server_of_texts(embedded: Extractor) -> None:
         tea = load_schema("tea")
         found = read(there, [*texts, "Yogi <|endoftext|> Ginger"], tea)
         assert there.model.served.kind == "llama-cpp-python"
-        plain = "isolated:null_penalty=0:constrain=types"  # as servers decode
+        plain = "isolated:constrain=types"  # as servers decode
         right = [item.value for item in read(embedded, texts, tea, decoding=plain)]
         assert [item.value for item in found[:2]] == right
         # Its tokenizer would read a document's text as the control token.
@@ -523,8 +523,6 @@ def test_settings_that_no_server_takes(server: CompletionsServer, codec: TextCod
     with pytest.raises(ModelError, match="name the folder or Hub id"):
         Extractor.from_server(server.url)
     there = Extractor.from_server(server.url, tokenizer=codec)
-    with pytest.raises(ModelError, match="leave `null_penalty` out"):
-        there.extract(TITLES, Word, decoding="isolated:null_penalty=1")
     with pytest.raises(ModelError, match="leave `contextual_calibration` out"):
         there.extract(TITLES, Word, decoding="isolated:contextual_calibration=true")
     with pytest.raises(ModelError, match="leave `constrain` out"):
@@ -539,7 +537,7 @@ def test_a_model_that_was_trained_to_copy_may_be_served(embedded: Extractor) -> 
     assert embedded.decoding.constrain == "document"
     with served(embedded.model.model, as_codec(FOLDER)) as server:
         there = Extractor.from_server(server.url, tokenizer=FOLDER)
-        assert there.decoding == replace(embedded.decoding, constrain="types", null_penalty=None)
+        assert there.decoding == replace(embedded.decoding, constrain="types")
         assert there.compile(Word).decoding.constrain == "types"
 
 

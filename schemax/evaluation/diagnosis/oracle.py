@@ -35,16 +35,6 @@ def oracle_logits(
     the same token ids, without masks of ours. For `gapped` slots, and for documents with their own
     demonstrations, a whole prompt is one pass under the rule of visibility.
     """
-    specs = plan_prompt(prompt, config).specs
-    for logits, spec in zip(_logits(model, prompt, config, outputs), specs, strict=True):
-        if spec.is_penalised:
-            logits[0, spec.null_id] -= config.null_penalty or 0.0
-        yield logits
-
-
-def _logits(
-    model: Model, prompt: PromptIds, config: DecodingConfig, outputs: Sequence[SlotOutput]
-) -> Iterator[Tensor]:
     if config.layout != "gapped" and not prompt.demonstrations:
         yield from _plain_requests(model, prompt, config, outputs)
         return

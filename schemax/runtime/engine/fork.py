@@ -238,7 +238,6 @@ def _grow(
         if writes.any():
             writers, writing = live[writes], logits[writes]
             mine = slots[writers.cpu().numpy()]
-            sampler.penalise_nulls(writing, mine)
             if trace:
                 index, step = stage([table.index[mine], table.step[mine]], device)
                 trace(index, step, writing)

@@ -186,7 +186,6 @@ class _Flight:
         self.prefixes.read(scheduler)
         batch = make_batch(scheduler, scheduler.allot(), self.prefixes.lengths, self.model.spans)
         logits = self.model.run_batch(batch, self.cache)
-        self.sampler.penalise_nulls(logits, scheduler.growing)
         if self.trace:
             self._tell(logits)
         self._watched = WatchedPass(scheduler, logits) if scheduler.num_watched else None

@@ -21,7 +21,7 @@ from schemax.runtime.sampling.sampling import Draw, Masks, draw, log_totals
 from schemax.runtime.sampling.slot_grammars import MATCHER, NODE, TEXT, UNBOUND, SlotGrammars
 from schemax.runtime.slots.plan import Ints
 from schemax.runtime.slots.slot_table import SlotTable
-from schemax.runtime.slots.staging import SHARED, as_floats, as_ints, fetch, stage
+from schemax.runtime.slots.staging import SHARED, fetch
 from schemax.tokens import Alternatives
 
 # Alternatives that are less probable are not kept.
@@ -68,18 +68,6 @@ class Sampler:
         self._table = table
         self._vocab_size = vocab_size
         self.grammars = SlotGrammars(table, vocab_size)
-
-    def penalise_nulls(self, logits: Tensor, slots: Ints) -> None:
-        """Takes the penalty off nulls that slots may begin with, in (S, V) logits, in place."""
-        table = self._table
-        penalty = table.null_penalty[slots]
-        is_first = (table.step[slots] == 0) & (table.null_id[slots] >= 0)
-        (rows,) = np.nonzero((penalty != 0) & is_first)
-        rows = rows[[spec.is_penalised for spec in table.specs[slots[rows]]]]
-        if len(rows):
-            arrays = [rows, table.null_id[slots[rows]], as_ints(penalty[rows])]
-            places, nulls, taken_off = stage(arrays, logits.device)
-            logits[places, nulls] -= as_floats(taken_off)
 
     def choose(self, logits: Tensor, slots: Ints) -> Chosen:
         """(S, V) logits -> the next token of each of (S,) slots."""

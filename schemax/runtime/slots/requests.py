@@ -26,20 +26,18 @@ _FREE = SlotSpec()
 class Sampling(NamedTuple):
     """Settings by which the tokens of a request's slots are chosen: columns of the slot table.
 
-    temperature, top_p, null_penalty: see `DecodingConfig`.
+    temperature, top_p: see `DecodingConfig`.
     is_calibrated: whether choices are scored without their priors.
     """
 
     temperature: float
     top_p: float
-    null_penalty: float
     is_calibrated: bool
 
     @classmethod
     def of(cls, config: DecodingConfig) -> Sampling:
-        penalty = config.null_penalty or 0.0
         calibrated = bool(config.contextual_calibration)
-        return cls(config.temperature, config.top_p, penalty, calibrated)
+        return cls(config.temperature, config.top_p, calibrated)
 
 
 def sampling_columns(samplings: Sequence[Sampling]) -> dict[str, Any]:

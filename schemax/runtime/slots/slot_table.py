@@ -54,7 +54,6 @@ class SlotTable:
     is_causal: Ints  # whether later slots of its request see its value
     temperature: Floats  # 0: the most probable token
     top_p: Floats  # of nucleus sampling
-    null_penalty: Floats  # taken off the logit of null
     null_logprob: Floats  # of null as the first token; NaN: no such
     specs: Objects  # `SlotSpec`
     stop_of: Objects  # `StopTable`

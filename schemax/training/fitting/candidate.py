@@ -16,8 +16,8 @@ RowNumbers = tuple[int, ...]
 class Candidate:
     """Settings for all categories, and the demonstrations of each.
 
-    template: the name of a template that is tried. constrain, contextual_calibration,
-    null_penalty: as in `DecodingConfig`. shown: category -> rows, in the order in which they are
+    template: the name of a template that is tried. constrain, contextual_calibration: as in
+    `DecodingConfig`. shown: category -> rows, in the order in which they are
     shown; a category without rows has no demonstration. nearest: the number of rows that a document
     is shown, the most similar ones; 0 shows all.
     """
@@ -25,14 +25,13 @@ class Candidate:
     template: str
     constrain: Constrain | None = None
     contextual_calibration: bool | None = None
-    null_penalty: float = 0.0
     shown: Mapping[str, RowNumbers] = field(default_factory=dict)
     nearest: int = 0
 
     def key(self, category: str) -> str:
         """Returns, as text, all that the answers for documents of a category depend on."""
         rows = self.shown.get(category, ())
-        settings = self.constrain, self.contextual_calibration, self.null_penalty, self.nearest
+        settings = self.constrain, self.contextual_calibration, self.nearest
         return json.dumps([self.template, *settings, category, rows])
 
     def with_rows(self, shown: Mapping[str, RowNumbers]) -> Candidate:
@@ -60,6 +59,4 @@ class Candidate:
             said += f", constrain={self.constrain}"
         if self.contextual_calibration is not None:
             said += f", {'' if self.contextual_calibration else 'not '}contextually calibrated"
-        if self.null_penalty:
-            said += f", null_penalty {self.null_penalty:g}"
         return said

@@ -45,7 +45,6 @@ class Work:
         changes: dict[str, Any] = {
             "constrain": candidate.constrain,
             "contextual_calibration": candidate.contextual_calibration,
-            "null_penalty": candidate.null_penalty or None,
             "nearest_examples": candidate.nearest or None,
         }
         stated = {name: value for name, value in changes.items() if value is not None}
@@ -68,9 +67,7 @@ class Work:
 
     def outcome(self, row: int, item: Extraction[Any]) -> OutcomeCounts:
         """Returns the outcomes of the pairs of a document."""
-        scores = scores_of([self.examples[row]], [item], self.schemas)
-        protocol, strict = (scores.counts(strict=which)[0].tolist() for which in (False, True))
-        return tuple(protocol), tuple(strict)
+        return tuple(scores_of([self.examples[row]], [item], self.schemas).counts()[0].tolist())
 
 
 @contextmanager

@@ -24,7 +24,6 @@ from schemax.evaluation.calibrate import FEWEST, calibrate
 from schemax.evaluation.examples import Example, row_ids, shown_text
 from schemax.evaluation.intervals import Interval, difference_interval, f1_interval
 from schemax.evaluation.labelled_schemas import lists_of
-from schemax.evaluation.pairs import is_null
 from schemax.evaluation.scores import Scores, extractions_of, scores_of
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.labels import labelled_instance
@@ -35,7 +34,7 @@ from schemax.servers.remote import RemoteModel
 from schemax.training.fitting.candidate import Candidate
 from schemax.training.fitting.demonstrations import coverage_order
 from schemax.training.fitting.measuring import Measuring, Work
-from schemax.training.fitting.search import NULL_PENALTIES, SIZES, Search, Space, Trial
+from schemax.training.fitting.search import SIZES, Search, Space, Trial
 from schemax.training.fitting.split import Split, split_rows
 from schemax.training.fitting.trials import Trials
 
@@ -135,7 +134,7 @@ def fit(
             better = ", the best so far" if trial.better and trial.number > 1 else ""
             tell(
                 f"trial {trial.number} of about {max(about, trial.number)}: {trial.candidate}: "
-                f"{'strict ' * trial.strict}F1 {trial.f1:.3f} +- {trial.half_width:.3f} on "
+                f"F1 {trial.f1:.3f} +- {trial.half_width:.3f} on "
                 f"{counted(trial.documents, 'document')}{better}"
             )
 
@@ -238,15 +237,12 @@ def _space(work: Work, split: Split, first: Candidate) -> Space:
         for schema in work.schemas.values()
         for attribute in compile_attributes(schema)
     )
-    nulls = any(is_null(value) for one in work.examples for value in one.stated.values())
     return Space(
         pool,
         templates=tuple(work.templates),
         constrain=(other,) if slots else (),
         contextual_calibration=(not scored,) if slots and chosen else (),
-        null_penalties=NULL_PENALTIES if slots else (),
         nearest=NEAREST if nearest else (),
-        penalties_strictly=not nulls,
     )
 
 

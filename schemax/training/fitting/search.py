@@ -16,7 +16,7 @@ from schemax.evaluation.intervals import f1_interval, f1_of, resampled
 from schemax.training.fitting.candidate import Candidate, RowNumbers
 
 Outcomes: TypeAlias = npt.NDArray[np.int64]
-"""(rows, 2, 5): counts of the outcomes of a document's pairs, by the protocol and strictly."""
+"""(rows, 5): counts of the outcomes of a document's pairs, by the protocol."""
 
 Measure: TypeAlias = Callable[[Candidate, Sequence[int]], Outcomes]
 """A function that reads documents with a candidate. Raises OutOfTime."""
@@ -31,7 +31,6 @@ LIKELY = 0.55
 HOPELESS = 0.1
 """The share below which a candidate is dropped after a part of the documents."""
 
-NULL_PENALTIES = (-1.0, 1.0, 2.0)
 
 SIZES = (4, 8, 16, 32, 64)
 
@@ -53,25 +52,21 @@ class Space:
     pool: category -> rows that may be shown, in the order of their coverage.
     sizes: numbers of demonstrations, ascending. nearest: numbers of demonstrations chosen by
     similarity for each document. rounds: of other demonstrations, after all else.
-    penalties_strictly: True if null penalties are compared by the strict score, since the protocol
-        counts no wrong value if no null is annotated.
     """
 
     pool: Mapping[str, Sequence[int]]
     templates: Sequence[str] = ()
     constrain: Sequence[Constrain] = ("document",)
     contextual_calibration: Sequence[bool] = ()
-    null_penalties: Sequence[float] = NULL_PENALTIES
     sizes: Sequence[int] = SIZES
     nearest: Sequence[int] = ()
     rounds: int = 6
-    penalties_strictly: bool = False
 
     @property
     def trials(self) -> int:
         """The approximate number of candidates that a search with enough time measures."""
         first = len(self.sizes) + len(self.templates) + len(self.constrain) + len(self.nearest)
-        then = len(self.contextual_calibration) + len(self.null_penalties)
+        then = len(self.contextual_calibration)
         return 1 + first + then + 5 * self.rounds
 
 
@@ -79,7 +74,7 @@ class Space:
 class Trial:
     """A measured candidate: its F1 on the documents that it was compared on.
 
-    half_width: of the 95 % interval. strict: True if a value without annotation counts as wrong.
+    half_width: of the 95 % interval.
     better: True if the candidate became the best so far.
     """
 
@@ -88,7 +83,6 @@ class Trial:
     f1: float
     half_width: float
     documents: int
-    strict: bool
     better: bool
 
 
@@ -137,10 +131,6 @@ class Search:
         rounds = self._proposals()
         for proposals in islice(rounds, 1):
             self._challenge_rows(proposals)
-        self._challenge(
-            [replace(self.best, null_penalty=one) for one in space.null_penalties],
-            strict=space.penalties_strictly,
-        )
         for proposals in rounds:
             self._challenge_rows(proposals)
 
@@ -173,10 +163,9 @@ class Search:
         """The rows that candidates are compared on first."""
         return self._all[: max(_FEWEST, len(self._all) // 3)]
 
-    def _challenge(self, candidates: Sequence[Candidate], *, strict: bool = False) -> bool:
+    def _challenge(self, candidates: Sequence[Candidate]) -> bool:
         """Takes the best candidate if it is better than the best so far; True if one was taken.
 
-        strict: compares by the strict score, and takes none that surely loses by the protocol.
         Successive halving (Jamieson and Talwalkar, 2016): all candidates are read on a part of the
         documents; on the others, the better half of the candidates that are not hopeless.
         """
@@ -190,21 +179,19 @@ class Search:
             rated = []
             for one in left:
                 found = self.measure(one, part)
-                share = better_share(self.measure(self.best, part), found, strict=strict)
+                share = better_share(self.measure(self.best, part), found)
                 hopeless = share < HOPELESS
                 if hopeless or len(left) > 1:
-                    self._told(one, found, strict=strict)
+                    self._told(one, found)
                 if not hopeless:
-                    rated.append((score(found, strict), one))
+                    rated.append((score(found), one))
             rated.sort(key=lambda pair: -pair[0])
             left = [one for _, one in rated[: (len(left) + 1) // 2]]
         is_changed = False
         for one in left:
             found, before = (self.measure(which, self._all) for which in (one, self.best))
-            better = better_share(before, found, strict=strict) >= LIKELY
-            if strict:  # a gain must not cost annotated values
-                better = better and better_share(found, before) < SURE
-            self._told(one, found, strict=strict, better=better)
+            better = better_share(before, found) >= LIKELY
+            self._told(one, found, better=better)
             if better:
                 self.best, is_changed = one, True
         return is_changed
@@ -266,25 +253,23 @@ class Search:
             if proposals:
                 yield proposals
 
-    def _told(
-        self, candidate: Candidate, found: Outcomes, *, strict: bool = False, better: bool = False
-    ) -> None:
-        low, high = f1_interval(found[:, int(strict)])
+    def _told(self, candidate: Candidate, found: Outcomes, *, better: bool = False) -> None:
+        low, high = f1_interval(found)
         number = len(self.trials) + 1
         half = (high - low) / 2
-        trial = Trial(number, candidate, score(found, strict), half, len(found), strict, better)
+        trial = Trial(number, candidate, score(found), half, len(found), better)
         self.trials.append(trial)
         self.tell(trial)
 
 
-def score(found: Outcomes, strict: bool = False) -> float:
+def score(found: Outcomes) -> float:
     """Returns F1 over all documents."""
-    return float(f1_of(found[:, int(strict)].sum(axis=0)))
+    return float(f1_of(found.sum(axis=0)))
 
 
-def better_share(before: Outcomes, after: Outcomes, *, strict: bool = False) -> float:
+def better_share(before: Outcomes, after: Outcomes) -> float:
     """Returns the share of bootstrap draws, paired by document, in which `after` is better."""
-    pair = np.concatenate((before[:, int(strict)], after[:, int(strict)]), axis=1)
+    pair = np.concatenate((before, after), axis=1)
     drawn = resampled(pair)
     first, second = f1_of(drawn[:, :5]), f1_of(drawn[:, 5:])
     return float(np.mean(second > first))

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, TextIO
 
-OutcomeCounts = tuple[tuple[int, ...], tuple[int, ...]]
-"""The counts of outcomes (`OUTCOMES`) of a document's pairs: by the protocol, and strictly."""
+OutcomeCounts = tuple[int, ...]
+"""The counts of outcomes (`OUTCOMES`) of a document's pairs, by the protocol."""
 
 
 def sidecar(output: Path) -> Path:
@@ -75,5 +75,4 @@ class Trials:
         if "seconds" in line:
             self.seconds += line["seconds"]
         else:
-            protocol, strict = line["outcome"]
-            self.outcomes[line["key"], line["row"]] = tuple(protocol), tuple(strict)
+            self.outcomes[line["key"], line["row"]] = tuple(line["outcome"])
