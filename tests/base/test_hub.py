@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from conftest import slow_but
 
-# The Hub's client would wait for two minutes and more.
+# The Hub's client would try again and again, for two minutes and more.
 SOON = 60
 
 SCRIPT = """
-import json, sys, time, warnings
+import json, sys, time
 import torch
 import huggingface_hub, transformers
 from schemax import Extractor
@@ -29,16 +29,12 @@ Extractor.from_pretrained(sys.argv[1], device="cpu")  # all is imported
 found = {}
 for name in sys.argv[2:]:
     problem = None
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        started = time.monotonic()
-        try:
-            Extractor.from_pretrained(name, device="cpu")
-        except SchemaxError as error:
-            problem = str(error)
-        seconds = time.monotonic() - started
-    said = [str(one.message) for one in said if one.category is UserWarning]
-    found[name] = {"seconds": seconds, "problem": problem, "said": said}
+    started = time.monotonic()
+    try:
+        Extractor.from_pretrained(name, device="cpu")
+    except SchemaxError as error:
+        problem = str(error)
+    found[name] = {"seconds": time.monotonic() - started, "problem": problem}
 print(json.dumps(found))
 """
 
@@ -89,13 +85,12 @@ def test_what_is_neither_here_nor_there_is_said_soon(
     assert f"{endpoint} cannot be asked: " in found["problem"]
     assert "\n" not in found["problem"]
     assert found["seconds"] < SOON
-    assert found["said"] in ([], [f"waiting for {endpoint}, to look for {NOTHING}"])
 
 
 @pytest.mark.slow
 def test_what_is_in_the_cache_is_loaded_without_the_hub(loaded: Mapping[str, Any]) -> None:
     found = loaded[CACHED]
-    assert (found["problem"], found["said"]) == (None, [])
+    assert found["problem"] is None
     assert found["seconds"] < SOON
 
 
@@ -105,4 +100,3 @@ def test_names_that_the_hub_cannot_have_are_refused_without_asking(
 ) -> None:
     found = loaded[NO_NAME]
     assert found["problem"].startswith(f"{NO_NAME} is neither a folder nor a name on the Hub")
-    assert found["said"] == []

@@ -90,7 +90,7 @@ def test_a_model_that_is_not_there_is_one_line(
     backend: tokenizers.Tokenizer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("schemax.base.hub.is_offline_mode", lambda: True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     run: Run = runner(tmp_path, tmp_path, monkeypatch)
     jsonl(tmp_path / "in.jsonl", [{"t": "LG"}])
     result = run("extract", SCHEMA, "in.jsonl", "--model", "nobody/nothing")
