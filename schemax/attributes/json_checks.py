@@ -8,7 +8,6 @@ A declaration holds types, bounds, patterns and choices, and Pydantic enforces t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, RootModel
@@ -43,11 +42,12 @@ class Checks:
     """
 
     def __init__(self, document: SchemaDocument) -> None:
+        from jsonschema import Draft202012Validator
         from jsonschema import SchemaError as Broken
         from jsonschema.validators import validator_for
         from referencing import Registry
 
-        kind = validator_for(document.root, default=_newest())
+        kind = validator_for(document.root, default=Draft202012Validator)
         try:
             check_standard(kind, document.root)
         except Broken as error:
@@ -101,13 +101,6 @@ class Checks:
             for missing in _missing(error):
                 path = [*error.absolute_path, *missing]
                 yield Problem(_names(instance, path), clipped(error.message))
-
-
-@cache
-def _newest() -> Any:
-    from jsonschema import Draft202012Validator
-
-    return Draft202012Validator
 
 
 def _says_more(node: Any, is_schema: bool) -> bool:

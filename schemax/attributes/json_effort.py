@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from schemax.attributes.json_document import MOST_PARTS
-from schemax.attributes.patterns import pattern_of
+from schemax.attributes.patterns import Pattern
 from schemax.base.messages import clipped
 
 # The most steps to validate an instance, and a document against the standard; references behind
@@ -91,7 +91,7 @@ class Effort(threading.local):
         """True if a pattern is found in a text. Raises ValueError for an unusable pattern."""
         began = time.thread_time()
         try:
-            return pattern_of(pattern).is_in(text)
+            return Pattern(pattern).is_in(text)
         except ValueError as error:  # a pattern that no engine takes, or that takes too long
             raise ValueError(f"its pattern cannot be used: {clipped(str(error))}") from None
         finally:

@@ -85,12 +85,6 @@ class Pattern(BaseMetadata):
         return text
 
 
-@lru_cache(maxsize=256)
-def pattern_of(pattern: str) -> Pattern:
-    """Returns the cached `Pattern`. Raises ValueError as `Pattern` does."""
-    return Pattern(pattern)
-
-
 def bytes_of(pattern: str) -> int:
     """The approximate upper bound of a compiled pattern's memory, in bytes."""
     each = _LARGE_SET if _LARGE_SETS.search(pattern) else _STATE

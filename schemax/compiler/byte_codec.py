@@ -7,7 +7,7 @@ from itertools import groupby
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from schemax.compiler.token_bytes import byte_characters
+from schemax.compiler.token_bytes import BYTE_CHARACTERS
 from schemax.compiler.tokenizer import TextCodec
 
 _ROLES = ("system", "user", "assistant")
@@ -21,7 +21,7 @@ class ByteCodec(TextCodec):
     """
 
     def __init__(self) -> None:
-        backend = Tokenizer(models.BPE(vocab=byte_characters(), merges=[]))
+        backend = Tokenizer(models.BPE(vocab=BYTE_CHARACTERS, merges=[]))
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         backend.decoder = decoders.ByteLevel()
         backend.add_special_tokens([AddedToken(f"<|{role}|>", special=True) for role in _ROLES])

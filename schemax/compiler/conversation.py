@@ -6,7 +6,6 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import jinja2
 
@@ -38,7 +37,6 @@ class RenderedChat:
     suffix: str = ""
 
 
-@lru_cache(maxsize=8)
 def takes_turns(codec: TextCodec) -> bool:
     """True if the tokenizer's chat template shows answers between messages of the user."""
     if codec.chat_template is None:

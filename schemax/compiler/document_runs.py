@@ -74,7 +74,7 @@ class DocumentRuns:
         if way.beside:
             start = len(self.data) + len(BREAK)
             self.data += BREAK + way.beside
-            kinds += _BREAK_KIND + way.beside.translate(_ascii_kinds())
+            kinds += _BREAK_KIND + way.beside.translate(_ASCII_KINDS)
             self._limits[start] = len(self.data)
         # The kind of every byte, with a line's end before the first and behind the last.
         self._kinds = _BREAK_KIND + kinds + _BREAK_KIND
@@ -147,7 +147,7 @@ def _written(text: str, way: Way) -> tuple[bytes, bytes]:
     special = _special(way.characters)
     if text.isascii() and not special.search(text):
         data = text.encode()
-        return data.replace(b"\n", BREAK), data.translate(_ascii_kinds())
+        return data.replace(b"\n", BREAK), data.translate(_ASCII_KINDS)
     codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
     lengths = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
     written = dict(way.characters)
@@ -159,7 +159,6 @@ def _written(text: str, way: Way) -> tuple[bytes, bytes]:
     return data.replace(b"\n", BREAK), kinds.tobytes()
 
 
-@lru_cache(maxsize=64)
 def _special(characters: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
     """The pattern that finds escaped characters."""
     if not characters:
@@ -176,9 +175,7 @@ def _kind(character: str) -> int:
     return _LETTER if has_case or unicodedata.combining(character) else 0
 
 
-@lru_cache(maxsize=1)
-def _ascii_kinds() -> bytes:
-    return bytes(_kind(chr(code)) if code < 0x80 else 0 for code in range(0x100))
+_ASCII_KINDS = bytes(_kind(chr(code)) if code < 0x80 else 0 for code in range(0x100))
 
 
 @lru_cache(maxsize=1)

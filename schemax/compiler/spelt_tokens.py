@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 
 from schemax.compiler.tokenizer import TextCodec
 
@@ -30,7 +29,6 @@ def marked(text: str, codec: TextCodec) -> str:
     return spelt.sub(lambda found: f"⟪{found[0]}⟫", text) if spelt is not None else text
 
 
-@lru_cache(maxsize=8)
 def _spelt(codec: TextCodec) -> re.Pattern[str] | None:
     texts = sorted({text for text in codec.special_texts.values() if text}, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, texts))) if texts else None

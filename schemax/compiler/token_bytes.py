@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from schemax.compiler.control_tokens import BYTE_TOKEN
 
 
-@lru_cache(maxsize=1)
-def byte_characters() -> dict[str, int]:
-    """GPT-2's byte alphabet: printable bytes stand for themselves, the others for U+0100 on."""
+def _byte_characters() -> dict[str, int]:
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in set(printable)]
     table = {chr(byte): byte for byte in printable}
@@ -17,11 +13,14 @@ def byte_characters() -> dict[str, int]:
     return table
 
 
+BYTE_CHARACTERS = _byte_characters()
+"""GPT-2's byte alphabet: printable bytes stand for themselves, the others for U+0100 on."""
+
+
 def bytes_of_byte_level(token: str) -> bytes:
     """The bytes of a token in GPT-2's alphabet; an added token stands for its own text."""
-    table = byte_characters()
-    if all(character in table for character in token):
-        return bytes(table[character] for character in token)
+    if all(character in BYTE_CHARACTERS for character in token):
+        return bytes(BYTE_CHARACTERS[character] for character in token)
     return token.encode()
 
 

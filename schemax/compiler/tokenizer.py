@@ -146,7 +146,7 @@ class TextCodec:
             added["id"]: added["content"] for added in self.added_tokens if added.get("special")
         }
 
-    @cached_property
+    @property
     def eos_ids(self) -> tuple[int, ...]:
         """Ids of the tokenizer's own end-of-sequence token."""
         wanted = self.special_tokens.get("eos_token")

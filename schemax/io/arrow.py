@@ -10,7 +10,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
@@ -68,7 +67,6 @@ def record_batch(columns: Sequence[Column], cells: Sequence[Mapping[str, Any]]) 
     return _pyarrow().record_batch(arrays, schema=schema_of(columns))
 
 
-@lru_cache(maxsize=1024)
 def arrow_type(column: Column) -> Any:
     item = _item_type(column)
     return _pyarrow().list_(item) if column.is_list else item

@@ -93,7 +93,7 @@ class TableSchema:
             )
         return made
 
-    @cached_property
+    @property
     def own(self) -> tuple[Column, Column]:
         """Id and index, renamed if the schema declares fields with these names."""
         taken = {column.name for column in self.fields}
@@ -122,7 +122,7 @@ class TableSchema:
             found.append((replace(kind, name=name), path))
         return tuple(found)
 
-    @cached_property
+    @property
     def results(self) -> tuple[Column, ...]:
         """The columns of results: all but id, index and columns of the input."""
         return self.columns[len(self.own) + len(self.kept) :]
@@ -137,7 +137,7 @@ class TableSchema:
                 f"which columns to keep beside the results: keep={rest!r}"
             )
 
-    @cached_property
+    @property
     def columns(self) -> tuple[Column, ...]:
         return tuple(column for column, _ in self._places)
 

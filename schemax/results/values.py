@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from schemax.attributes import Attribute
+from schemax.attributes.classes import reader_of
 from schemax.base.messages import counted
 from schemax.formats import OutputFormat, count_in
 from schemax.reading import Reading
@@ -167,16 +167,11 @@ def reading_language(attribute: Attribute, text: str, documents: Collection[str]
     return attribute.language
 
 
-@lru_cache
-def _reader(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
 def as_seconds(leaf: Leaf, text: Any) -> Iterator[Any]:
     """Yields the date that Pydantic makes of a bare number, read as seconds since 1970."""
     scalar = leaf.attribute.scalar
     if scalar and scalar.seconds and isinstance(text, str) and _BARE_NUMBER.fullmatch(text):
         try:
-            yield _reader(scalar.seconds).validate_python(text)
+            yield reader_of(scalar.seconds).validate_python(text)
         except ValidationError:
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from schemax.compiler.choices import Branches, Choices
@@ -115,7 +114,6 @@ class CompletionsModel(RemoteModel):
         return body
 
 
-@lru_cache(maxsize=1024)
 def gbnf(choices: Choices) -> str | None:
     """The grammar of all texts of a slot; None for too many to send with every request."""
     if len(choices.texts) > _MOST_TEXTS:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -140,13 +139,8 @@ class Batch:
 
 
 def _arrays_of(part: Any) -> dict[str, Ints]:
-    values = ((name, getattr(part, name)) for name in _names_of(part.__class__))
+    values = ((field.name, getattr(part, field.name)) for field in fields(part))
     return {name: value for name, value in values if isinstance(value, np.ndarray)}
-
-
-@cache
-def _names_of(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
 
 
 def prefix_batch(ids: Ids, handle: int, *, use_long_rope: bool, behind: int = 0) -> Batch:

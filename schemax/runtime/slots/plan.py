@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -79,7 +78,6 @@ class Keys:
     last_position: Ints
 
 
-@lru_cache(maxsize=4096)
 def lay_out_keys(keys: tuple[Ids, ...], k_max: tuple[int, ...], layout: str) -> Keys:
     """Lays out (N,) keys: Algorithm 2 for `gapped`, all from the same start for `branched`."""
     positions: list[int] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from functools import cache
 from importlib import import_module
 from typing import Any, Literal
 
@@ -57,7 +56,6 @@ def automatic_dtype(trained: str | None) -> tuple[torch.dtype, str]:
     )
 
 
-@cache
 def bfloat16_speedup() -> float:
     """The speedup of bfloat16 over float32 on this processor, for (256, 1024) by (1024, 1024).
 
