@@ -8,7 +8,7 @@ from decimal import Decimal
 from itertools import islice
 
 from schemax.reading import Reading, noted
-from schemax.reading.amounts import Amount, Grammar, Text
+from schemax.reading.amounts import Amount, Text, amounts_of
 from schemax.reading.cldr import conjunctions
 from schemax.reading.numbers import end_of_parts, plain, read_number, stated_unit
 from schemax.reading.tokens import NUMBER, in_ascii, value_of
@@ -97,7 +97,7 @@ def _stated(text: str, document: str, unit: str, language: str | None) -> Iterat
     fractions = (found.span() for found in _FRACTION.finditer(document))
     for start, end in (*places_of(text, document), *fractions):
         begin = 0 if start < _BEFORE else document.find(" ", start - _BEFORE, start) + 1 or start
-        around = Grammar(document[begin : end + _BEHIND], False, field, language).read()
+        around = amounts_of(document[begin : end + _BEHIND], False, field, language)
         starts = [begin + around.tokens[amount.at].start for amount in around.amounts]
         if start not in starts:
             continue

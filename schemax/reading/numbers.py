@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from schemax.reading import Reading, cldr, noted
 from schemax.reading.absence import NEGATIONS, says_no_value
-from schemax.reading.amounts import DASHES, Amount, Grammar, Text
+from schemax.reading.amounts import DASHES, Amount, Text, amounts_of
 from schemax.reading.number_words import FRACTIONS, in_digits, is_number_word
 from schemax.reading.tokens import Token, in_ascii, is_glued
 from schemax.reading.units import (
@@ -62,7 +62,7 @@ def read_number(text: str, whole: bool, unit: str | None, language: str | None =
         if words is None:
             return Reading(text)
         how = "number words" if words[1] == "en" else f"number words, {words[1]}"
-    stated = Grammar(words[0] if words else text, whole, field, language).read()
+    stated = amounts_of(words[0] if words else text, whole, field, language)
     if not stated.amounts:
         return Reading(text)
     said, reasons = _one_statement(stated, field)
@@ -191,10 +191,10 @@ def stated_unit(text: Text, amount: Amount, field: FieldUnit, larger: Any = None
     larger: the unit of the amount before, of which this one may be a smaller part, named or not:
     6'2, 1 h 30. Raises ValueError for a unit that does not convert to the field's.
     """
+    if amount.codes is not None:
+        stated = amount.codes[0] if amount.codes else "a mixture of currencies"
+        raise ValueError(f"{stated} does not convert to {field.name}")
     if amount.units is None:
-        if amount.codes is not None:
-            stated = amount.codes[0] if amount.codes else "a mixture of currencies"
-            raise ValueError(f"{stated} does not convert to {field.name}")
         if str(larger) not in SMALLER:
             return None
         smaller = field_unit(SMALLER[str(larger)]).unit

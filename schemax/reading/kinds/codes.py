@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from schemax.reading import Reading, cldr, noted
 from schemax.reading.absence import NEGATIONS
-from schemax.reading.amounts import Grammar
+from schemax.reading.amounts import amounts_of
 from schemax.reading.kinds.base import Scalar, Writing
 from schemax.reading.tokens import Token, tokens_of
 
@@ -218,7 +218,7 @@ class Currency(Code):
 
     def stated(self, text: str, tokens: Sequence[Token], names: Names) -> Iterator[tuple[str, ...]]:
         """Yields the currencies of the amounts of a text; without any, those that it names."""
-        beside = [amount.codes for amount in Grammar(text).read().amounts if amount.codes]
+        beside = [amount.codes for amount in amounts_of(text).amounts if amount.codes]
         yield from beside or super().stated(text, tokens, names)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from schemax.attributes.ready_made import words_of
 from schemax.base.messages import harmless, one_line
-from schemax.reading.amounts import Grammar
+from schemax.reading.amounts import amounts_of
 from schemax.reading.booleans import WORDS
 from schemax.reading.lists import items_in
 from schemax.reading.units import field_unit
@@ -81,8 +81,8 @@ def _convert(amounts: Sequence[_Amount], unit: str) -> bool:
 
 def _amount(value: str) -> _Amount | None:
     """Returns the only number of a short value; None for codes and for several numbers."""
-    text = Grammar(value).read()
-    if len(text.amounts) != 1 or text.codes or len(value.split()) > 4:
+    text = amounts_of(value)
+    if len(text.amounts) != 1 or text.has_codes or len(value.split()) > 4:
         return None
     (amount,) = text.amounts
     number = text.tokens[amount.at].text
