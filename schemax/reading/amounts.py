@@ -262,7 +262,7 @@ class _Lexer:
             factor = self._factor(at, end, name) if is_behind else None
             if codes and units is not None:
                 # "Ft" is money in a field of money alone.
-                is_money = self._field is not None and self._field.code is not None
+                is_money = self._field is not None and self._field.is_money
                 codes, units = (codes, None) if is_money else ((), units)
             if factor is not None:
                 kind = "k" if len(name) == 1 and name.isascii() else "f"
@@ -278,7 +278,7 @@ class _Lexer:
     def _codes(self, name: str) -> tuple[str, ...]:
         known = cldr.currencies(self.language)
         codes = known.get(name) or known.get(name.casefold(), ())
-        own = self._field.code if self._field is not None else None
+        own = self._field.unit if self._field is not None and self._field.is_money else None
         words = cldr.words_of_money(self.language) if own and not codes else {}
         # Dollars, in a field in US dollars.
         return (own,) if own and own in words.get(name.casefold(), ()) else codes
@@ -306,7 +306,7 @@ class _Lexer:
         if units is not None and self._is_meant(name, units):
             return units
         field = self._field
-        if field is None or field.unit is None or end > at + 1 or not name.isalpha():
+        if field is None or field.is_money or end > at + 1 or not name.isalpha():
             return None
         is_own = name.casefold() in field.names and name in (name.lower(), name.upper())
         known = ((field.unit, 0),) if is_own else units_of_pint(name)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache, partial
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
-K = TypeVar("K")
 T = TypeVar("T")
 
 LANGUAGES = (
@@ -52,16 +51,6 @@ def folded_name(text: str) -> str:
     return _SPACES.sub(" ", text).strip().replace("° ", "°")
 
 
-@lru_cache(maxsize=1024)
-def _kept(make: Callable[[Any], Any], key: Any) -> Any:
-    return make(key)
-
-
-def once(make: Callable[[K], T]) -> Callable[[K], T]:
-    """Keeps what a function makes of a language, or of the name of a locale."""
-    return partial(_kept, make)
-
-
 def check_language(name: object) -> None:
     """Raises ValueError for anything that CLDR has no data for."""
     from babel import localedata
@@ -71,7 +60,7 @@ def check_language(name: object) -> None:
         raise ValueError(f"unknown language {name!r}; name one of CLDR's, such as de or pt-BR")
 
 
-@once
+@cache
 def locale(name: str) -> Mapping[str, Any]:
     from babel import localedata
 
@@ -120,7 +109,7 @@ def order_of_dates(language: str) -> str:
     return "".join(sorted("yMd", key=pattern.find))
 
 
-@once
+@cache
 def units(language: str | None) -> tuple[Mapping[str, dict[str, int]], Mapping[str, set[str]]]:
     """pint's units by name, each with its language's rank; and the cases that a name is written in.
 
@@ -137,7 +126,7 @@ def units(language: str | None) -> tuple[Mapping[str, dict[str, int]], Mapping[s
     return names, spellings
 
 
-@once
+@cache
 def _units_of(name: str) -> tuple[tuple[str, str], ...]:
     """The names of units in a locale, with pint's names."""
     pairs: dict[tuple[str, str], None] = {}
@@ -172,7 +161,7 @@ def pint_name(identity: str) -> str:
     return " / ".join(parts)
 
 
-@once
+@cache
 def factors(language: str | None) -> Mapping[str, tuple[int, ...]]:
     """Powers of ten by name, "mio" and "lakh"; several where languages disagree, English first.
 
@@ -182,7 +171,7 @@ def factors(language: str | None) -> Mapping[str, tuple[int, ...]]:
     return indexed(pair for own in _names(language) for pair in own_factors(own).items())
 
 
-@once
+@cache
 def own_factors(language: str) -> Mapping[str, int]:
     """The powers of ten of one language."""
     names: dict[str, int] = {}
@@ -198,7 +187,7 @@ def own_factors(language: str) -> Mapping[str, int]:
     return names
 
 
-@once
+@cache
 def currencies(language: str | None) -> Mapping[str, tuple[str, ...]]:
     """Codes of ISO 4217 by code, and by sign and name in lower case; the likeliest first."""
     named = [pair for own in _names(language) for pair in _currencies_of(own)]
@@ -211,7 +200,7 @@ def currencies(language: str | None) -> Mapping[str, tuple[str, ...]]:
     return indexed((name, code) for name, code in [*named, *codes] if not name.isdigit())
 
 
-@once
+@cache
 def _currencies_of(name: str) -> tuple[tuple[str, str], ...]:
     """The signs and names of currencies in a locale, with their codes."""
     parts = (locale(name)[f"currency_{part}"] for part in ("symbols", "names", "names_plural"))
@@ -222,7 +211,7 @@ def _currencies_of(name: str) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys(pairs))
 
 
-@once
+@cache
 def currency_codes(_: None = None) -> frozenset[str]:
     """Codes that are or were money somewhere, without metals and codes for tests."""
     from babel.core import get_global
@@ -231,7 +220,7 @@ def currency_codes(_: None = None) -> frozenset[str]:
     return frozenset(code for spells in places for code, *_, is_tender in spells if is_tender)
 
 
-@once
+@cache
 def words_of_money(language: str | None) -> Mapping[str, frozenset[str]]:
     """Codes of the currencies that have a word in their name: "dollars", "swiss"."""
     named = currencies(language).items()
@@ -241,14 +230,14 @@ def words_of_money(language: str | None) -> Mapping[str, frozenset[str]]:
     return {word: frozenset(codes) for word, codes in words.items()}
 
 
-@once
+@cache
 def per_words(language: str | None) -> frozenset[str]:
     patterns = (data["compound_unit_patterns"]["per"]["long"] for data in _locales(language))
     texts = (text for pattern in patterns for text in _texts(pattern))
     return frozenset(folded_name(_PLACE.sub(" ", text)).casefold() for text in texts) | {"/"}
 
 
-@once
+@cache
 def conjunctions(_: None = None) -> frozenset[str]:
     """The words between the last two items of a list, but for English: "und", "y"."""
     names = (name for name in LANGUAGES if not name.startswith("en"))
@@ -257,7 +246,7 @@ def conjunctions(_: None = None) -> frozenset[str]:
     return frozenset(_PLACE.sub("", text).strip(" ,").casefold() for text in texts) - {""}
 
 
-@once
+@cache
 def months(language: str | None) -> Mapping[str, int]:
     """Numbers of months by name in lower case, "mars" and "3月".
 
@@ -271,12 +260,12 @@ def months(language: str | None) -> Mapping[str, int]:
     return {name: number for name, number in {**names, **own}.items() if number}
 
 
-@once
+@cache
 def own_months(language: str) -> Mapping[str, int]:
     return dict(_numbered(locale(language)["months"]))
 
 
-@once
+@cache
 def words_of_dates(language: str | None) -> frozenset[str]:
     """Days of the week, eras, and the words within dates: "de", "г", "年"."""
     words: set[str] = set()
@@ -290,7 +279,7 @@ def words_of_dates(language: str | None) -> frozenset[str]:
     return frozenset(map(folded_name, words))
 
 
-@once
+@cache
 def parts_of_days(language: str | None) -> frozenset[str]:
     """Names that change a date or a time: "noon", "evening", "BC"."""
     texts = (
@@ -308,7 +297,7 @@ def _eras(data: Mapping[str, Any], number: int) -> Iterator[str]:
         yield from _texts(width.get(number))
 
 
-@once
+@cache
 def halves_of_days(language: str | None) -> Mapping[str, bool]:
     """True for names of the afternoon ("pm"), False for names of the forenoon."""
     names: dict[str, bool] = {}

@@ -8,9 +8,9 @@ from decimal import Decimal
 from itertools import islice
 
 from schemax.reading import Reading, noted
-from schemax.reading.amounts import Amount, Text, amounts_of
+from schemax.reading.amounts import Text, amounts_of
 from schemax.reading.cldr import conjunctions
-from schemax.reading.numbers import end_of_parts, plain, read_number, stated_unit
+from schemax.reading.numbers import plain, read_number, statements
 from schemax.reading.tokens import NUMBER, in_ascii, value_of
 from schemax.reading.units import FieldUnit, field_unit, units_named
 
@@ -99,24 +99,25 @@ def _stated(text: str, document: str, unit: str, language: str | None) -> Iterat
         begin = 0 if start < _BEFORE else document.find(" ", start - _BEFORE, start) + 1 or start
         around = amounts_of(document[begin : end + _BEHIND], False, field, language)
         starts = [begin + around.tokens[amount.at].start for amount in around.amounts]
-        if start not in starts:
+        at = starts.index(start) if start in starts else None
+        if at is None:
             continue
-        is_fraction = "fraction" in around.amounts[starts.index(start)].reasons
-        if is_fraction and abs(around.amounts[starts.index(start)].value) != value:
-            continue
-        at = starts.index(start)
         amount = around.amounts[at]
-        if (amount.units is None and amount.codes is None) or (field.code and not amount.codes):
+        if "fraction" in amount.reasons and abs(amount.value) != value:
+            continue
+        if (amount.units is None and amount.codes is None) or (field.is_money and not amount.codes):
             yield _of_bare(around, at, document[max(0, start - _BEFORE) : start], field, language)
             continue
-        end_of_amount = end_of_parts(around, at, field)
-        is_whole = end_of_amount == amount.end
         # Of other amounts than temperatures a hyphen is a bullet.
-        is_bullet = amount.value < 0 and not field.is_temperature
-        first = around.tokens[amount.at if is_bullet else amount.first].start
-        phrase = around.source[first : around.tokens[end_of_amount - 1].end]
-        is_kept = _is_own(around, amount, field) and not (amount.value < 0 and not is_bullet)
-        yield "" if is_kept and is_whole else phrase
+        is_negative = amount.value < 0 and field.is_temperature
+        first = amount.at if amount.value < 0 and not is_negative else amount.first
+        try:
+            said = next(statements(around, field, at))
+            end_of_amount, is_own = said.end, said.parts == 1 and said.unit == field.unit
+        except ValueError:
+            end_of_amount, is_own = amount.end, False
+        phrase = around.source[around.tokens[first].start : around.tokens[end_of_amount - 1].end]
+        yield "" if is_own and not is_negative else phrase
 
 
 def _of_bare(around: Text, at: int, before: str, field: FieldUnit, language: str | None) -> str:
@@ -137,12 +138,3 @@ def _of_bare(around: Text, at: int, before: str, field: FieldUnit, language: str
     if any(each.kind == "word" and each.text not in joins for each in behind):
         return _UNREAD + around.source[number.start : behind[0].end]
     return ""
-
-
-def _is_own(around: Text, amount: Amount, field: FieldUnit) -> bool:
-    if field.code is not None:
-        return field.code in (amount.codes or ())
-    try:
-        return bool(stated_unit(around, amount, field) == field.unit)
-    except ValueError:
-        return False

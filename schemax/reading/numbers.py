@@ -7,7 +7,7 @@ error that names it: a second number, a minus, a word that may be a unit.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from schemax.reading.units import (
     SMALLER,
     FieldUnit,
     field_unit,
-    has_parts,
+    is_part,
     meant,
     units_named,
 )
@@ -36,6 +36,14 @@ _LONGEST = 300
 _CLOSING = frozenset(")]}.,;:!?\"'…»”’|/+~")
 # Signs that may precede a number, which is no money then.
 _OPENING = frozenset("([{:=~≈<>≤≥\"'“„«,;|+-–—")
+# What may be a minus: "- 5", "–5", "5-", "($5)". Between the number and the hyphen may stand what
+# is not known as a currency: "-Rs 5".
+_DASH = f"[{re.escape(''.join(DASHES))}]"
+_DASH_BEFORE = re.compile(rf"(?:^|[(\[:=~≈<>≤≥-])\s*{_DASH}\s*(?:[^\W\d_]+|\S)?\s*$")
+_DASH_BEHIND = re.compile(rf"\s*{_DASH}\s*(?:$|[)\];,])")
+# English letters of thousands, millions and milliards.
+_FACTORS = frozenset("kKMB")
+_OPENED, _CLOSED = re.compile(r"[\W_]*\([^\w()]*"), re.compile(r"[\s)]*")
 
 
 @lru_cache(maxsize=65_536)
@@ -53,29 +61,225 @@ def read_number(text: str, whole: bool, unit: str | None, language: str | None =
         raise ValueError("is too long for a number")
     if _LITERAL.fullmatch(ascii_text) and language is None and not (whole and "." in text):
         return Reading(text) if text.isascii() else noted(text, ascii_text)
-    field = field_unit(unit) if unit is not None else None
-    how, words = None, None
+    words = None
     if not any(map(str.isnumeric, text)):
         # JSON's null is zero in German.
         is_null = says_no_value(text) or (language is None and "null" in text.casefold())
         words = None if is_null else in_digits(text, language)
         if words is None:
             return Reading(text)
-        how = "number words" if words[1] == "en" else f"number words, {words[1]}"
+    field = field_unit(unit) if unit is not None else None
     stated = amounts_of(words[0] if words else text, whole, field, language)
     if not stated.amounts:
         return Reading(text)
-    said, reasons = _one_statement(stated, field)
-    before, behind = _check_left_over(stated, said, field, language)
-    if how:
-        _check_words(stated, said, field, how == "number words", behind)
-    value = said.value
+    said, value, reasons = _one_statement(stated, field)
+    unread = _unread(stated, said, field, language)
+    if words:
+        _check_words(stated, said, field, words[1] == "en", unread[1])
+        reasons.insert(0, "number words" if words[1] == "en" else f"number words, {words[1]}")
     if whole and value != said.amount.value:
         value = Decimal(round(value))
     if _LITERAL.fullmatch(text) and Decimal(text) == value:
         return Reading(plain(value))
-    unread = [f'"{words}" is not read' for words in (before, behind) if words]
-    return noted(text, plain(value), *said.amount.reasons, how, *reasons, *unread)
+    reasons += [f'"{words}" is not read' for words in unread if words]
+    return noted(text, plain(value), *said.amount.reasons, *reasons)
+
+
+def plain(value: Decimal) -> str:
+    """Writes a number in digits and at most a point, without trailing zeros behind the point."""
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+# --- the amount -----------------------------------------------------------------------------
+
+
+class Statement(NamedTuple):
+    """What one or more amounts say together: "5 ft 11 in".
+
+    amount: the first part; total: in the field's unit; unit: of the last part, None for a bare
+    number; parts: how many; end: the place behind the last.
+    """
+
+    amount: Amount
+    total: Decimal
+    unit: Any
+    parts: int
+    end: int
+
+
+def _one_statement(text: Text, field: FieldUnit | None) -> tuple[Statement, Decimal, list[str]]:
+    """What a text states, its value in the field's unit, and how it was read.
+
+    Several amounts are one statement if they are its parts (5 ft 11 in), or all say the same: 55
+    inch (140 cm). Raises ValueError for other amounts.
+    """
+    first, unit = text.amounts[0], field
+    if field is None and len(text.amounts) > 1 and first.units:
+        unit = field_unit(str(first.units[0][0]))  # the amounts may still say the same
+    if unit is not None:
+        said = _agreeing(text, unit)
+    elif len(text.amounts) > 1:
+        raise _several(text)
+    else:
+        said = Statement(first, first.value, None, 1, first.end)
+    if field is None:
+        if said.parts > 1:
+            raise _several(text)
+        is_unit = first.units is not None and first.codes is None
+        reason = f'"{first.name}" is a unit, and the field has none' if is_unit else None
+        return said, first.value, [reason] if reason else []
+    if said.parts > 1:
+        reasons = [f"sum of {said.parts} parts in {field.name}"]
+        return said, field.rounded(said.total, 5), reasons
+    if said.unit in (None, field.unit):
+        codes = said.amount.codes
+        is_doubtful = codes and codes[0] != field.unit
+        return said, said.total, ["the sign stands for several currencies"] if is_doubtful else []
+    value = field.rounded(said.total, said.amount.digits)
+    return said, value, [f"{said.unit} in {field.name}"]
+
+
+def _agreeing(text: Text, field: FieldUnit) -> Statement:
+    """The statement in the field's unit, or the first, of a text whose statements are all equal up
+    to rounding. Raises ValueError for any other text."""
+    try:
+        said = list(statements(text, field))
+    except ValueError:
+        if len(text.amounts) == 1:
+            raise
+        raise _several(text) from None
+    first = said[0]
+    for each in said:
+        is_alike = (each.unit is None) == (first.unit is None)
+        if not is_alike or abs(each.total - first.total) > _ROUNDED * abs(first.total):
+            raise _several(text)
+    return next((each for each in said if each.unit == field.unit), first)
+
+
+def statements(text: Text, field: FieldUnit, begin: int = 0) -> Iterator[Statement]:
+    """Yields what the amounts of a text say, with parts added up. begin: of the first amount.
+
+    Raises ValueError for a unit that does not convert to the field's.
+    """
+    said: Statement | None = None
+    for amount in text.amounts[begin:]:
+        part = said and _part(text, said, amount, field)
+        if said and part:
+            exact = field.exact(amount.value, part)
+            total = said.total + (-exact if said.total < 0 else exact)
+            said = Statement(said.amount, total, part, said.parts + 1, amount.end)
+            continue
+        if said:
+            yield said
+        unit = _unit(amount, field)
+        total = amount.value if unit is None else field.exact(amount.value, unit)
+        said = Statement(amount, total, unit, 1, amount.end)
+    if said:
+        yield said
+
+
+def _unit(amount: Amount, field: FieldUnit) -> Any:
+    """The unit of an amount, or the currency, in a field's sense; None for a bare number.
+
+    Raises ValueError for a unit that does not convert to the field's.
+    """
+    if amount.units is not None and amount.codes is not None:
+        raise ValueError(f'"{amount.name}" beside money is not understood')
+    if amount.units is None and amount.codes is None:
+        return None
+    unit = meant(amount.units or (), field)
+    unit = field.unit if field.unit in (amount.codes or ()) else unit
+    if unit is None:
+        unknown = "an unknown unit" if amount.codes is None else "a mixture of currencies"
+        stated = [*(amount.codes or ()), *(unit for unit, _ in amount.units or ()), unknown]
+        raise ValueError(f"{stated[0]} does not convert to {field.name}")
+    return unit
+
+
+def _part(text: Text, said: Statement, amount: Amount, field: FieldUnit) -> Any:
+    """The unit of an amount that is a smaller part of the statement before it, named or not: 6'2,
+    1 h 30. None for any other amount."""
+    between = [token.text.casefold() for token in text.tokens[said.end : amount.first]]
+    is_beside = between in ([], [","], ["-"], ["and"]) or (
+        len(between) == 1 and between[0] in cldr.conjunctions(None)
+    )
+    if said.unit is None or field.is_money or not is_beside or amount.codes is not None:
+        return None
+    unit = meant(amount.units or (), field, said.unit)
+    if amount.units is None and str(said.unit) in SMALLER:
+        is_run = is_glued(text.tokens[amount.at - 1], text.tokens[amount.at])  # 1h30
+        is_last = amount.end == len(text.tokens) or text.tokens[amount.end].kind == "sign"
+        unit = field_unit(SMALLER[str(said.unit)]).unit if is_run or is_last else None
+    return unit if unit is not None and is_part(amount.value, unit, said.unit) else None
+
+
+def _several(text: Text) -> ValueError:
+    stated = ", ".join(plain(amount.value) for amount in text.amounts[:9])
+    return ValueError(f"states several numbers ({stated}); the field takes one")
+
+
+# --- what is left over ----------------------------------------------------------------------
+
+
+def _unread(
+    text: Text, said: Statement, field: FieldUnit | None, language: str | None
+) -> tuple[str, str]:
+    """The words before and behind an amount, which are not read; "" without any.
+
+    Raises ValueError for what may change the amount.
+    """
+    amount, tokens = said.amount, text.tokens
+    inside = {place for each in text.amounts for place in range(each.first, each.end)}
+    rest = [(place, token) for place, token in enumerate(tokens) if place not in inside]
+    before = [token for place, token in rest if place < amount.first]
+    behind = [token for place, token in rest if place >= said.end]
+    leader = tokens[amount.first - 1] if amount.first else None
+    follower = tokens[said.end] if said.end < len(tokens) else None
+    _check_signs(text, said)
+    name = cldr.folded_name(amount.name).casefold()
+    if len(name) > 1 and name in cldr.factors(language) and amount.codes is None:
+        raise ValueError(f'"{amount.name}" may be a unit or a factor')
+    is_run = follower is not None and is_glued(tokens[said.end - 1], follower)
+    for token in (*before, *behind[is_run:]):
+        if token.text in "±^√":
+            raise ValueError(f'"{token.text}" beside the number is not understood')
+        if token.kind == "word" and is_number_word(token.text, language):
+            raise ValueError(f'"{token.text}" goes on with the number in words')
+    if leader and leader.text.casefold() in NEGATIONS - {"no"}:  # "No 33" is a number
+        raise ValueError(f'"{leader.text}" says what is not meant')
+    if name in FRACTIONS or (
+        len(behind) > 1 and not is_run and behind[0].text in cldr.conjunctions(None)
+    ):
+        raise ValueError(f'"{amount.name or behind[0].text}" goes on with the amount')
+    if field is None:
+        _check_unitless(text, amount, language)
+    elif said.unit is None:
+        _check_bare(leader, follower, (*before, *behind), field, language)
+    if field is not None and field.is_money:
+        for token in (*before, *behind):
+            codes = cldr.words_of_money(language).get(token.text.casefold(), {field.unit})
+            if token.kind == "word" and field.unit not in codes:
+                raise ValueError(f'"{token.text}" may name another currency than {field.unit}')
+    return _words_of(text, before), _words_of(text, behind)
+
+
+def _words_of(text: Text, tokens: Sequence[Token]) -> str:
+    words = [token for token in tokens if token.kind == "word"]
+    return text.source[words[0].start : words[-1].end] if words else ""
+
+
+def _check_signs(text: Text, said: Statement) -> None:
+    """Raises ValueError for what may be a minus: "- 5", "–5", "5-", "($5)"."""
+    before = text.source[: text.tokens[said.amount.first].start]
+    behind = text.source[text.tokens[said.end - 1].end :]
+    if said.amount.value > 0 and _DASH_BEFORE.search(before):
+        raise ValueError("begins with a hyphen, which may be a minus")
+    if _DASH_BEHIND.match(behind):
+        raise ValueError("ends with a hyphen, which may be a minus")
+    is_money = said.amount.codes is not None or any(sign in before for sign in "$€£¥")
+    if is_money and _OPENED.fullmatch(before) and _CLOSED.fullmatch(behind):
+        raise ValueError("stands in brackets, which may be a minus")
 
 
 def _check_words(
@@ -89,226 +293,10 @@ def _check_words(
     before = text.tokens[amount.first - 1] if amount.first else None
     word = before.text if before is not None and before.kind == "word" else None
     if not is_english:
-        is_unit = field is None and bool(amount.name)
-        word = word or unread or (amount.name if is_unit else None)
-        word = word or ("the factor" if amount.factor > 1 else None)
+        name = amount.name if field is None else None
+        word = word or unread or name or ("the factor" if amount.factor > 1 else None)
     if word:
         raise ValueError(f'"{word}" beside the number in words is not understood')
-
-
-def plain(value: Decimal) -> str:
-    """Writes a number in digits and at most a point, without trailing zeros behind the point."""
-    text = f"{value:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-# --- the amount -----------------------------------------------------------------------------
-
-
-class Statement(NamedTuple):
-    """What one or more amounts say together, in the field's unit: "5 ft 11 in".
-
-    amount: the first part; parts: how many; end: the place behind the last. unit: of the last part,
-    None for a bare number.
-    """
-
-    amount: Amount
-    value: Decimal
-    unit: Any
-    parts: int
-    end: int
-
-
-def _one_statement(text: Text, field: FieldUnit | None) -> tuple[Statement, list[str]]:
-    """What a text states, and how it was read.
-
-    Several amounts are one statement if they are its parts (5 ft 11 in), or all say the same: 55
-    inch (140 cm). Raises ValueError for other amounts.
-    """
-    first = text.amounts[0]
-    if field is not None and field.unit is not None:
-        said = _agreeing(text, field)
-        chosen = next((each for each in said if each.unit == field.unit), said[0])
-        if chosen.parts > 1:
-            return chosen, [f"sum of {chosen.parts} parts in {field.name}"]
-        is_converted = chosen.unit not in (None, field.unit)
-        return chosen, [f"{chosen.unit} in {field.name}"] if is_converted else []
-    if len(text.amounts) > 1:
-        # The field has no unit, but the amounts may still say the same.
-        if field is not None or not first.units:
-            raise several(text)
-        if _agreeing(text, field_unit(str(first.units[0][0])))[0].parts > 1:
-            raise several(text)
-    reasons = _unitless(first) if field is None else _in_money(first, str(field.code))
-    return Statement(first, first.value, None, 1, first.end), reasons
-
-
-def _agreeing(text: Text, field: FieldUnit) -> list[Statement]:
-    """The statements of a text, which are all equal up to rounding. Raises ValueError."""
-    try:
-        said = list(statements(text, field))
-    except ValueError:
-        if len(text.amounts) == 1:
-            raise
-        raise several(text) from None
-    first = said[0]
-    for each in said:
-        is_alike = (each.unit is None) == (first.unit is None)
-        if not is_alike or abs(each.value - first.value) > _ROUNDED * abs(first.value):
-            raise several(text)
-    return said
-
-
-def statements(text: Text, field: FieldUnit) -> list[Statement]:
-    """The amounts of a text in the field's unit, with parts added up. Raises ValueError."""
-    said: list[Statement] = []
-    for amount in text.amounts:
-        last = said[-1] if said else None
-        larger = last.unit if last and _is_beside(text, last.end, amount.first) else None
-        unit = stated_unit(text, amount, field, larger)
-        if (
-            last
-            and larger is not None
-            and unit is not None
-            and is_part(field, larger, unit, amount)
-        ):
-            part = field.exact(amount.value, unit)
-            total = field.exact(last.amount.value, last.unit) if last.parts == 1 else last.value
-            total += -part if total < 0 else part
-            said[-1] = Statement(last.amount, total, unit, last.parts + 1, amount.end)
-        else:
-            value = amount.value if unit is None else field.value(amount.value, unit, amount.digits)
-            said.append(Statement(amount, value, unit, 1, amount.end))
-    return [
-        each._replace(value=field.rounded(each.value, 5)) if each.parts > 1 else each
-        for each in said
-    ]
-
-
-def stated_unit(text: Text, amount: Amount, field: FieldUnit, larger: Any = None) -> Any:
-    """The unit of an amount; None for a bare number.
-
-    larger: the unit of the amount before, of which this one may be a smaller part, named or not:
-    6'2, 1 h 30. Raises ValueError for a unit that does not convert to the field's.
-    """
-    if amount.codes is not None:
-        stated = amount.codes[0] if amount.codes else "a mixture of currencies"
-        raise ValueError(f"{stated} does not convert to {field.name}")
-    if amount.units is None:
-        if str(larger) not in SMALLER:
-            return None
-        smaller = field_unit(SMALLER[str(larger)]).unit
-        is_run = is_glued(text.tokens[amount.at - 1], text.tokens[amount.at])  # 1h30
-        is_last = amount.end == len(text.tokens) or text.tokens[amount.end].kind == "sign"
-        return smaller if (is_run or is_last) and is_part(field, larger, smaller, amount) else None
-    if not amount.units:
-        raise ValueError(f'"{amount.name}" is a unit that is not read')
-    unit = larger and meant(amount.units, field, larger)
-    unit = unit or meant(amount.units, field)
-    if unit is None:
-        raise ValueError(f"{amount.units[0][0]} does not convert to {field.name}")
-    return unit
-
-
-def is_part(field: FieldUnit, larger: Any, smaller: Any, amount: Amount) -> bool:
-    """True for an amount that is less than one of the larger unit: 11 inches, behind feet."""
-    size = field.exact(Decimal(1), larger)
-    return has_parts(larger, smaller) and 0 <= field.exact(amount.value, smaller) < size
-
-
-def end_of_parts(text: Text, at: int, field: FieldUnit) -> int:
-    """The place behind the last part of the amount with a number: of "11 in" for "5 ft 11 in"."""
-    amount, *behind = text.amounts[at:]
-    end = amount.end
-    try:
-        unit = stated_unit(text, amount, field) if amount.units else None
-        for part in behind:
-            smaller = (
-                stated_unit(text, part, field, unit) if _is_beside(text, end, part.first) else None
-            )
-            if unit is None or smaller is None or not is_part(field, unit, smaller, part):
-                break
-            unit, end = smaller, part.end
-    except ValueError:
-        pass
-    return end
-
-
-def _is_beside(text: Text, end: int, first: int) -> bool:
-    """True if no more than a comma, a hyphen or a conjunction stands between two amounts."""
-    words = [token.text.casefold() for token in text.tokens[end:first]]
-    return words in ([], [","], ["-"]) or (
-        len(words) == 1 and (words[0] == "and" or words[0] in cldr.conjunctions(None))
-    )
-
-
-def _in_money(amount: Amount, code: str) -> list[str]:
-    """How an amount of money was read. Raises ValueError for other currencies."""
-    if amount.units is not None:
-        raise ValueError(f'"{amount.name}" is no currency')
-    if amount.codes is None:
-        return []
-    if code not in amount.codes:
-        stated = amount.codes[0] if amount.codes else "a mixture of currencies"
-        raise ValueError(f"{stated} does not convert to {code}")
-    return [] if amount.codes[0] == code else ["the sign stands for several currencies"]
-
-
-def _unitless(amount: Amount) -> list[str]:
-    is_unit = amount.units is not None and amount.codes is None
-    return [f'"{amount.name}" is a unit, and the field has none'] if is_unit else []
-
-
-def several(text: Text) -> ValueError:
-    stated = ", ".join(plain(amount.value) for amount in text.amounts[:9])
-    return ValueError(f"states several numbers ({stated}); the field takes one")
-
-
-# --- what is left over ----------------------------------------------------------------------
-
-
-def _check_left_over(
-    text: Text, said: Statement, field: FieldUnit | None, language: str | None
-) -> tuple[str, str]:
-    """The words before and behind an amount, which are not read; "" without any.
-
-    Raises ValueError for what may change the amount.
-    """
-    amount, tokens = said.amount, text.tokens
-    inside = {place for each in text.amounts for place in range(each.first, each.end)}
-    rest = [place for place in range(len(tokens)) if place not in inside]
-    before = [tokens[place] for place in rest if place < amount.first]
-    behind = [tokens[place] for place in rest if place >= said.end]
-    _check_signs(text, said)
-    name = cldr.folded_name(amount.name).casefold()
-    if len(name) > 1 and name in cldr.factors(language) and amount.codes is None:
-        raise ValueError(f'"{amount.name}" may be a unit or a factor')
-    if name in FRACTIONS:
-        raise ValueError(f'"{amount.name}" goes on with the number')
-    is_run = said.end < len(tokens) and is_glued(tokens[said.end - 1], tokens[said.end])
-    for token in (*before, *behind[is_run:]):
-        if token.text in "±^√":
-            raise ValueError(f'"{token.text}" beside the number is not understood')
-        if token.kind == "word" and is_number_word(token.text, language):
-            raise ValueError(f'"{token.text}" goes on with the number in words')
-    leader = tokens[amount.first - 1] if amount.first else None
-    follower = tokens[said.end] if said.end < len(tokens) else None
-    if leader and leader.text.casefold() in NEGATIONS - {"no"}:  # "No 33" is a number
-        raise ValueError(f'"{leader.text}" says what is not meant')
-    if len(behind) > 1 and not is_run and behind[0].text in cldr.conjunctions(None):
-        raise ValueError(f'"{behind[0].text}" goes on with the amount')
-    if field is None:
-        _check_unitless(text, amount, language)
-    elif said.unit is None and amount.codes is None:
-        _check_bare(leader, follower, (*before, *behind), field, language)
-    if field is not None and field.code:
-        _check_currencies((*before, *behind), field.code, language)
-    return _words_of(text, before), _words_of(text, behind)
-
-
-def _words_of(text: Text, tokens: Sequence[Token]) -> str:
-    words = [token for token in tokens if token.kind == "word"]
-    return text.source[words[0].start : words[-1].end] if words else ""
 
 
 def _check_bare(
@@ -321,8 +309,7 @@ def _check_bare(
     """Raises ValueError for what may be the unit of a bare number: "55 pretty", "g: 340"."""
     if follower and (follower.kind == "word" or follower.text not in _CLOSING):
         raise ValueError(f'"{follower.text}" behind the number may be a unit')
-    is_led = leader is not None and (leader.kind == "word" or leader.text not in _OPENING)
-    if field.code and leader and is_led:
+    if field.is_money and leader and (leader.kind == "word" or leader.text not in _OPENING):
         raise ValueError(f'"{leader.text}" before the number may be a currency')
     for token in rest:
         units = units_named(token.text, language) or ()
@@ -330,55 +317,17 @@ def _check_bare(
             raise ValueError(f'"{token.text}" may be the unit of the number')
 
 
-def _check_signs(text: Text, said: Statement) -> None:
-    """Raises ValueError for what may be a minus: "- 5", "–5", "5-", "($5)"."""
-    tokens, amount = text.tokens, said.amount
-    if amount.value > 0:
-        # Between the number and the hyphen may stand what is not known as a currency: "-Rs 5".
-        for place in range(max(0, amount.first - 2), amount.first):
-            is_separator = place > 0 and tokens[place - 1].text not in "([:=~≈<>≤≥-"
-            if tokens[place].text in DASHES and not is_separator:
-                raise ValueError("begins with a hyphen, which may be a minus")
-    behind = tokens[said.end :]
-    if behind and behind[0].text in DASHES and (len(behind) == 1 or behind[1].text in ")];,"):
-        raise ValueError("ends with a hyphen, which may be a minus")
-    opened = [token.text for token in tokens[: amount.first] if token.text in "()"]
-    outside = tokens[: amount.first] if opened[-1:] == ["("] else ()
-    if amount.codes is not None or any(token.text in "$€£¥" for token in outside):
-        is_all = bool(outside) and all(token.kind == "sign" for token in outside)
-        if is_all and all(token.text in ")" for token in behind):
-            raise ValueError("stands in brackets, which may be a minus")
-
-
-def _check_currencies(tokens: Sequence[Token], code: str, language: str | None) -> None:
-    """Raises ValueError for a word of another currency's name: "5 dollars Canadian" in USD."""
-    for token in tokens:
-        codes = cldr.words_of_money(language).get(token.text.casefold(), frozenset({code}))
-        if token.kind == "word" and code not in codes:
-            raise ValueError(f'"{token.text}" may name another currency than {code}')
-
-
 def _check_unitless(text: Text, amount: Amount, language: str | None) -> None:
     """Raises ValueError for a date, money whose point is in doubt, and a factor: "5M"."""
-    beside = [
-        text.tokens[at] for at in (amount.first - 1, amount.end) if 0 <= at < len(text.tokens)
-    ]
-    words = {token.text.casefold() for token in beside} & cldr.words_of_money(language).keys()
-    if words and '"." for decimals' in amount.reasons and amount.factor == 1:
-        raise ValueError(f'"{words.pop()}" may be money, whose point separates thousands')
-    months = cldr.own_months(language or "en")
-    for place in (amount.first - 1, amount.end - 1, amount.end):
-        if 0 <= place < len(text.tokens) and text.tokens[place].text.casefold() in months:
-            raise ValueError("states a date, which is no number")
-    letter = text.tokens[amount.at + 1] if amount.at + 1 < len(text.tokens) else None
-    is_near = letter is not None and is_glued(text.tokens[amount.at], letter)
-    letters = {
-        "k",
-        *(
-            name
-            for name, size in cldr.own_factors("en").items()
-            if len(name) == 1 and size < 10**12
-        ),
-    }
-    if letter and is_near and letter.text in letters and amount.codes is None:
-        raise ValueError(f'"{letter.text}" may be a factor')
+    places = (amount.first - 1, amount.end, amount.end - 1)
+    beside = [text.tokens[at].text.casefold() for at in places if 0 <= at < len(text.tokens)]
+    words = {word for word in beside if word.isalpha()}
+    is_doubtful = '"." for decimals' in amount.reasons and amount.factor == 1
+    if words and is_doubtful and (money := words & cldr.words_of_money(language).keys()):
+        raise ValueError(f'"{money.pop()}" may be money, whose point separates thousands')
+    if words and not words.isdisjoint(cldr.own_months(language or "en")):
+        raise ValueError("states a date, which is no number")
+    number, *letter = text.tokens[amount.at : amount.at + 2]
+    is_factor = letter and is_glued(number, letter[0]) and letter[0].text in _FACTORS
+    if is_factor and amount.codes is None:
+        raise ValueError(f'"{letter[0].text}" may be a factor')

@@ -27,20 +27,11 @@ _SAFE = re.compile(
     r"[^\W\d]+[23]?(?:(?:\s?[*/·]\s?|\s?\*\*\s?|\s?\^\s?)(?:[^\W\d]+|[23](?![\d*^])))*|[%°]\w?"
 )
 _LONGEST = 40
+# Units of pint that take prefixes.
 _PREFIXED = frozenset(
-    {
-        "ampere",
-        "ampere_hour",
-        "bit",
-        "bits_per_second",
-        "baud",
-        "byte",
-        "calorie",
-        "decibel",
-        "farad",
-    }
-    | {"gram", "henry", "hertz", "joule", "liter", "lumen", "meter", "mole", "newton", "ohm"}
-    | {"pascal", "second", "tesla", "volt", "watt", "watt_hour", "electron_volt"}
+    {"ampere", "ampere_hour", "bit", "bits_per_second", "baud", "byte", "calorie", "decibel"}
+    | {"farad", "gram", "henry", "hertz", "joule", "liter", "lumen", "meter", "mole", "newton"}
+    | {"ohm", "pascal", "second", "tesla", "volt", "watt", "watt_hour", "electron_volt"}
 )
 OTHER_CASE = 1000
 """From this rank on, a unit's name differs from the text by case."""
@@ -74,42 +65,41 @@ def _parsed(name: str) -> Any | None:
 class FieldUnit:
     """The unit that a field declares.
 
-    name: as declared. code: of a currency, else None. unit: pint's, None for a currency.
+    name: as declared. unit: pint's, or the code of a currency; None if unknown.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.code = name.upper() if name.upper() in cldr.currency_codes(None) else None
-        self.unit = None if self.code else _declared(name)
+        self.is_money = name.upper() in cldr.currency_codes(None)
+        self.unit: Any = name.upper() if self.is_money else _declared(name)
+        self._measure = getattr(self.unit, "dimensionality", None)
+        self.is_temperature = self._measure is not None and self.takes(_parsed("kelvin"))
         # The names of the field's own unit, which count in any case.
-        self.names = frozenset(
-            {name.casefold(), f"{self.unit}", f"{self.unit:~}".casefold()} if self.unit else ()
-        )
-        self.is_temperature = self.unit is not None and converts(self.unit, "kelvin")
+        own = () if self._measure is None else (name, f"{self.unit}", f"{self.unit:~}")
+        self.names = frozenset(map(str.casefold, own))
 
     @property
     def kind(self) -> object:
         """What values that convert to each other share."""
-        return self.code or self.unit.dimensionality  # type: ignore[union-attr]
+        return self._measure or self.unit
 
     def takes(self, unit: Any) -> bool:
-        return self.unit is not None and bool(unit.dimensionality == self.unit.dimensionality)
-
-    def value(self, value: Decimal, unit: Any, digits: int) -> Decimal:
-        """Converts a value, rounded to its significant digits, but at least three.
-
-        Digits before the decimal point are never rounded. Raises ValueError.
-        """
-        return value if unit == self.unit else self.rounded(self.exact(value, unit), digits)
+        return bool(unit.dimensionality == self._measure)
 
     def exact(self, value: Decimal, unit: Any) -> Decimal:
         """Converts a value. Raises ValueError."""
+        if unit == self.unit:
+            return value
         try:
             return Decimal(_registry().Quantity(value, unit).to(self.unit).magnitude)
         except Exception:  # for a product with degrees, whose zero is undefined
             raise ValueError(f"{unit} does not convert to {self.name}") from None
 
     def rounded(self, value: Decimal, digits: int) -> Decimal:
+        """Rounds a value to significant digits, at least three, and behind the decimal point only.
+
+        Raises ValueError for a value beyond what decimals hold.
+        """
         decimals = max(0, max(3, digits) - 1 - value.adjusted()) if value else 0
         try:
             return Decimal(round(value, decimals))
@@ -123,15 +113,17 @@ def field_unit(name: str) -> FieldUnit:
 
 
 def _declared(name: str) -> Any | None:
+    spelt = cldr.pint_name("-" + re.sub(r"[ _]", "-", name))
+    if (unit := _parsed(name) or _parsed(spelt)) is not None:
+        return unit
     named = cldr.units(None)[0].get(cldr.folded_name(name), {})
-    spelt = (name, *named, cldr.pint_name("-" + re.sub(r"[ _]", "-", name)))
-    return next(filter(None, map(_parsed, spelt)), None)
+    return next(filter(None, map(_parsed, named)), None)
 
 
 def check_unit(name: object) -> None:
     """Raises ValueError for a name of no known unit."""
     is_name = isinstance(name, str) and bool(name.strip())
-    if not is_name or (field_unit(str(name)).unit or field_unit(str(name)).code) is None:
+    if not is_name or field_unit(str(name)).unit is None:
         raise ValueError(
             f"unknown unit {name!r}; name one that pint knows, such as inch, cm, kg or GB, or a "
             "currency of ISO 4217, such as EUR"
@@ -200,15 +192,11 @@ def _root(unit: Any) -> frozenset[str]:
     return frozenset(_registry().parse_unit_name(part)[0][1] for part in unit._units)
 
 
-def converts(unit: Any, name: str) -> bool:
-    return bool(unit.dimensionality == _parsed(name).dimensionality)  # type: ignore[union-attr]
-
-
-def has_parts(larger: Any, smaller: Any) -> bool:
-    """True if so many of the smaller unit are one of the larger: 12 inches a foot, 30.4 days a
-    month; but no 28.35 grams an ounce."""
+def is_part(value: Decimal, smaller: Any, larger: Any) -> bool:
+    """True for less than one of the larger unit, if so many of the smaller unit are one of it: 12
+    inches a foot, 30.4 days a month; but no 28.35 grams an ounce."""
     if larger.dimensionality != smaller.dimensionality or not larger > smaller:
         return False
     count = Decimal(_registry().Quantity(Decimal(1), larger).to(smaller).magnitude)
     is_time = dict(larger.dimensionality) == {"[time]": 1}
-    return is_time or abs(count - round(count)) < Decimal("1e-6") * count
+    return 0 <= value < count and (is_time or abs(count - round(count)) < Decimal("1e-6") * count)

@@ -54,7 +54,7 @@ def test_units_in_all_their_spellings(text: str, unit: str, value: str) -> None:
         *(("$(2,500.00)", "USD", "may be a minus"), ("-($5)", "USD", "may be a minus")),
         *(("99¢", "USD", '"¢" behind'), ("50p", "GBP", '"p" behind')),
         *(("S$5", "USD", "mixture"), ("₦5", "USD", '"₦" before'), ("¢99", "USD", '"¢" before')),
-        *(("-,99 €", "EUR", "may be a minus"), ("$5mm", "USD", '"mm" is no currency')),
+        *(("-,99 €", "EUR", "may be a minus"), ("$5mm", "USD", '"mm" beside money')),
         *(("g: 340", "kg", "may be the unit"), ("Weight (g): 340", "kg", "may be the unit")),
         *(("340, g", "kg", "may be the unit"), ("without 5 kg", "kg", "not meant")),
         *(("5 MT", "kg", '"MT" behind'), ("5 kmph", "km/h", '"kmph" behind')),
