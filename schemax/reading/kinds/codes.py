@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -30,24 +29,39 @@ _MOST_TOKENS = 10
 
 
 class Code(Scalar):
-    """An ISO code, which is also read from names in the languages of `cldr.LANGUAGES`."""
+    """An ISO code, which is also read from names in the languages of `cldr.LANGUAGES`.
 
-    @abstractmethod
-    def codes(self) -> Iterable[str]:
-        """All codes."""
+    table: of pycountry; form: the attribute of its entries that holds the codes. part: of CLDR's
+    data, with names by codes of two letters. also: further names, with such codes.
+    """
 
-    @abstractmethod
-    def names(self, language: str | None) -> Names:
-        """All names."""
+    table: str
+    form = "alpha_2"
+    part: str
+    also: Mapping[str, str] = {}
 
-    def is_code(self, text: str) -> bool:
-        return text in _codes(self)
+    def entries(self) -> list[Any]:
+        """The entries of the table that have a code."""
+        import pycountry
+
+        return [entry for entry in getattr(pycountry, self.table) if hasattr(entry, self.form)]
+
+    def named(self, language: str | None) -> Iterator[tuple[str, str]]:
+        """Yields names, the likeliest first, with their codes."""
+        entries = self.entries()
+        pairs = [*cldr.named(self.part, language)]
+        for entry in entries:
+            given = (getattr(entry, key, "") for key in ("name", "common_name", "official_name"))
+            pairs += [(spelt, entry.alpha_2) for name in given for spelt in _spellings(name)]
+            pairs += [(code, entry.alpha_2) for code in (entry.alpha_2, entry.alpha_3)]
+        own = {entry.alpha_2: getattr(entry, self.form) for entry in entries}
+        yield from ((name, own[code]) for name, code in [*pairs, *self.also.items()] if code in own)
 
     def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         """Reads a code or a name. Raises ValueError for a text that names several, or negates."""
-        if self.is_code(text) or len(text) > _LONGEST:
+        if text in _codes(self) or len(text) > _LONGEST:
             return Reading(text)
-        names = self.names(language)
+        names = _names(self, language)
         tokens = tokens_of(text)
         whole = names.get(_key(text.strip(" .,;:()[]\"'")))
         stated = [whole] if whole else list(self.stated(text, tokens, names))
@@ -86,12 +100,12 @@ class Code(Scalar):
                     break
 
     def literal(self, text: str, choices: Any) -> Any:
-        if not self.is_code(text):
+        if text not in _codes(self):
             raise ValueError("no code")
         return text
 
     def terminals(self, writing: Writing) -> Iterator[str]:
-        yield writing.around(self.samples[0], f"/{'|'.join(sorted(self.codes()))}/")
+        yield writing.around(self.samples[0], f"/{'|'.join(sorted(_codes(self)))}/")
 
     def compared(self, value: Any) -> Any:
         return str(value)
@@ -103,21 +117,26 @@ def _key(name: str) -> str:
 
 def _goes_on(text: str, tokens: Sequence[Token], start: int, end: int) -> bool:
     """True if a word beside a name belongs to a longer one: "New Jersey", "DR Congo"."""
-    gaps = [
-        text[tokens[at - 1].end : tokens[at].start] for at in (start, end) if 0 < at < len(tokens)
-    ]
-    before, behind = tokens[max(0, start - 1) : start], tokens[end : end + 1]
+    before = [(token, text[token.end : tokens[start].start]) for token in tokens[:start][-1:]]
+    behind = [(token, text[tokens[end - 1].end : token.start]) for token in tokens[end : end + 1]]
     return any(
         gap == " "
         and word.text[0].isupper()
         and (len(word.text) > 2 or word.text.isupper() > text.isupper())
-        for gap, word in zip(gaps, (*before, *behind), strict=True)
+        for word, gap in before + behind
     )
 
 
 @lru_cache
 def _codes(kind: Code) -> frozenset[str]:
-    return frozenset(kind.codes())
+    return frozenset(getattr(entry, kind.form) for entry in kind.entries())
+
+
+@lru_cache
+def _names(kind: Code, language: str | None) -> Names:
+    codes = _codes(kind)
+    named = kind.named(language)
+    return cldr.indexed((_key(name), code) for name, code in named if name and code in codes)
 
 
 class Country(Code):
@@ -129,28 +148,13 @@ class Country(Code):
     word = "country"
     widest = ('"DE"', "United Kingdom of Great Britain and Northern Ireland")
     samples = ("DE",)
+    table, part = "countries", "territories"
+    also = _COUNTRIES
 
-    def codes(self) -> Iterator[str]:
-        import pycountry
-
-        for country in pycountry.countries:
-            yield country.alpha_2 if self.name == "country" else country.alpha_3
-
-    @lru_cache  # noqa: B019 -- kinds stay for good
-    def names(self, language: str | None) -> Names:
-        import pycountry
-
-        countries = {country.alpha_2: country for country in pycountry.countries}
-        pairs = [*cldr.named("territories", language)]
-        for code, country in countries.items():
-            given = (getattr(country, key, "") for key in ("name", "common_name", "official_name"))
-            pairs += [(spelt, code) for name in given for spelt in _spellings(name)]
-            pairs += [(code, code), (country.alpha_3, code), (f"the {country.name}", code)]
-        pairs += _COUNTRIES.items()
-        own = {
-            code: code if self.name == "country" else one.alpha_3 for code, one in countries.items()
-        }
-        return cldr.indexed((_key(name), own[code]) for name, code in pairs if name and code in own)
+    def named(self, language: str | None) -> Iterator[tuple[str, str]]:
+        yield from super().named(language)
+        for entry in self.entries():
+            yield f"the {entry.name}", getattr(entry, self.form)
 
 
 class Country3(Country):
@@ -161,6 +165,7 @@ class Country3(Country):
     shown = "country (code of three letters of ISO 3166)"
     widest = ('"DEU"', Country.widest[1])
     samples = ("DEU",)
+    form = "alpha_3"
 
 
 class Language(Code):
@@ -172,21 +177,7 @@ class Language(Code):
     word = "language"
     widest = ('"de"', "Bokmål, Norwegian; Norwegian Bokmål")
     samples = ("de",)
-
-    def codes(self) -> Iterator[str]:
-        import pycountry
-
-        yield from filter(None, (getattr(one, "alpha_2", "") for one in pycountry.languages))
-
-    @lru_cache  # noqa: B019 -- kinds stay for good
-    def names(self, language: str | None) -> Names:
-        import pycountry
-
-        pairs = [*cldr.named("languages", language)]
-        for one in pycountry.languages:
-            if code := getattr(one, "alpha_2", ""):
-                pairs += [(spelt, code) for spelt in (code, one.alpha_3, *_spellings(one.name))]
-        return cldr.indexed((_key(name), code) for name, code in pairs if self.is_code(code))
+    table, part = "languages", "languages"
 
 
 class Currency(Code):
@@ -201,17 +192,11 @@ class Currency(Code):
     word = "currency"
     widest = ('"EUR"', "Bosnia and Herzegovina convertible mark")
     samples = ("EUR",)
+    table, form = "currencies", "alpha_3"
 
-    def codes(self) -> Iterator[str]:
-        import pycountry
-
-        yield from (one.alpha_3 for one in pycountry.currencies)
-
-    @lru_cache  # noqa: B019 -- kinds stay for good
-    def names(self, language: str | None) -> Names:
-        pairs = cldr.currencies(language).items()
-        codes = ((name, code) for name, codes in pairs for code in codes)
-        return cldr.indexed((_key(name), code) for name, code in codes if self.is_code(code))
+    def named(self, language: str | None) -> Iterator[tuple[str, str]]:
+        for name, codes in cldr.currencies(language).items():
+            yield from ((name, code) for code in codes)
 
     def is_sign(self, text: str) -> bool:
         return any(unicodedata.category(char) == "Sc" for char in text)
