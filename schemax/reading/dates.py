@@ -17,16 +17,27 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache
 from typing import NamedTuple
 
+import regex
+
 from schemax.reading import Reading, cldr, noted
 from schemax.reading.number_words import is_number_word
-from schemax.reading.tokens import Token, in_ascii, is_glued, tokens_of
+from schemax.reading.tokens import Token, in_ascii, tokens_of
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.,]+\s?(?:[Zz]|[-+][\d:]+)?)?")
 _DIGIT = re.compile(r"\d")
 # English and French have words within dates that CLDR's formats lack.
 _WITHIN = frozenset({"of", "st", "nd", "rd", "th", "er", "º", "ª"})
 _MARKS = frozenset(",./-")
-_ZONES = frozenset({"z", "utc", "gmt"})
+_CLOCK = regex.compile(
+    r"(?P<hour>\d{1,2})(?:\.(?P<minute>\d\d)|:(?P<minute>\d{1,2})"
+    r"(?::(?P<second>\d{1,2}(?:[.,]\d{1,6})?))?)?"
+)
+# An offset or UTC; "10:00-12:00" is a range.
+_ZONE = regex.compile(
+    r"(?:\s*(?P<name>z|utc|gmt)(?!\w))?"
+    r"(?:\s*(?P<sign>\+|(?(name)[-−]|\+))(?P<hours>\d\d?)(?:\s*:?\s*(?P<minutes>\d\d))?)?",
+    regex.IGNORECASE,
+)
 # The most characters of a text that states one date.
 _LONGEST = 300
 # Two digits of a year from here on may mean 19xx or 20xx.
@@ -73,7 +84,7 @@ def read_date(text: str, with_time: bool, language: str | None = None) -> Readin
         raise ValueError(f"states several dates ({stated}); the field takes one")
     day, doubt = dates[0].day, dates[0].doubt
     inside = {place for each in dates for place in range(each.first, each.end)}
-    clocks = list(_times_in(tokens, language, inside))
+    clocks = list(_times_in(text, tokens, language, inside))
     inside |= {place for _, first, end in clocks for place in range(first, end)}
     rest = [token for place, token in enumerate(tokens) if place not in inside]
     for token in rest:
@@ -220,43 +231,36 @@ def _gap(tokens: Sequence[Token], left: _Part, right: _Part, language: str | Non
 
 
 def _times_in(
-    tokens: Sequence[Token], language: str | None, taken: set[int]
+    text: str, tokens: Sequence[Token], language: str | None, taken: set[int]
 ) -> Iterator[tuple[time, int, int]]:
     """Yields times of the day with their places, zones included."""
-    at = 0
-    while at < len(tokens):
-        clock = _time(tokens, at, language) if at not in taken else None
-        if clock is not None:
-            yield clock
-        at = clock[2] if clock else at + 1
+    ends = {token.end: place for place, token in enumerate(tokens, 1)}
+    end = 0
+    for at, token in enumerate(tokens):
+        clock = _CLOCK.match(text, token.start)
+        if at < end or at in taken or clock is None or clock.end() not in ends:
+            continue
+        is_afternoon, last = _half_of_day(tokens, ends[clock.end()], language)
+        if is_afternoon is None and ":" not in clock[0]:
+            continue
+        hour, second = int(clock["hour"]), float((clock["second"] or "0").replace(",", "."))
+        if is_afternoon is not None and 1 <= hour <= 12:
+            hour = hour % 12 + 12 * is_afternoon
+        zone = _ZONE.match(text, tokens[last - 1].end)
+        end = ends.get(zone.end(), last)
+        micro = round(second % 1 * 10**6)
+        try:
+            offset = _offset(zone) if end > last else None
+            yield time(hour, int(clock["minute"] or 0), int(second), micro, offset), at, end
+        except ValueError:
+            raise ValueError(f'"{clock[0]}" is a time that is not understood') from None
 
 
-def _time(tokens: Sequence[Token], at: int, language: str | None) -> tuple[time, int, int] | None:
-    numbers, end = [in_ascii(tokens[at].text)], at + 1
-    while (
-        len(numbers) < 3
-        and end + 1 < len(tokens)
-        and tokens[end].text == ":"
-        and is_glued(tokens[end - 1], tokens[end])
-    ):
-        numbers.append(in_ascii(tokens[end + 1].text))
-        end += 2
-    is_afternoon, end = _half_of_day(tokens, end, language)
-    if len(numbers) == 1 and re.fullmatch(r"\d{1,2}\.\d\d", numbers[0]):
-        numbers = numbers[0].split(".")  # 10.30 am
-    if not all(re.fullmatch(r"\d{1,2}(?:[.,]\d{1,6})?", number) for number in numbers):
-        return None
-    if is_afternoon is None and (len(numbers) == 1 or end == at + 1):
-        return None
-    hour, minute, second = (float(n.replace(",", ".")) for n in (*numbers, "0", "0")[:3])
-    if is_afternoon is not None and 1 <= hour <= 12:
-        hour = hour % 12 + 12 * is_afternoon
-    zone, end = _zone(tokens, end)
-    micro = round(second % 1 * 10**6)
-    try:
-        return time(int(hour), int(minute), int(second), micro, zone), at, end
-    except ValueError:
-        raise ValueError(f'"{":".join(numbers)}" is a time that is not understood') from None
+def _offset(zone: regex.Match[str]) -> timezone:
+    if zone["sign"] is None:
+        return UTC
+    span = timedelta(hours=int(zone["hours"]), minutes=int(zone["minutes"] or 0))
+    return timezone(span if zone["sign"] == "+" else -span)
 
 
 def _half_of_day(tokens: Sequence[Token], at: int, language: str | None) -> tuple[bool | None, int]:
@@ -266,19 +270,3 @@ def _half_of_day(tokens: Sequence[Token], at: int, language: str | None) -> tupl
         if half is not None:
             return half, end
     return None, at
-
-
-def _zone(tokens: Sequence[Token], at: int) -> tuple[timezone | None, int]:
-    """The zone behind a time, an offset or UTC, and its end."""
-    zone, signs = None, "+"
-    if at < len(tokens) and tokens[at].text.casefold() in _ZONES:
-        zone, at, signs = UTC, at + 1, "+-−"
-    # "10:00-12:00" is a range.
-    if at + 1 < len(tokens) and tokens[at].text in signs and is_glued(tokens[at], tokens[at + 1]):
-        minutes = tokens[at + 3].text if at + 3 < len(tokens) and tokens[at + 2].text == ":" else ""
-        offset = re.fullmatch(r"(\d\d?)(\d\d)?", tokens[at + 1].text)
-        if offset and (not minutes or minutes.isdigit()):
-            span = timedelta(hours=int(offset[1]), minutes=int(minutes or offset[2] or 0))
-            is_east = tokens[at].text == "+"
-            return timezone(span if is_east else -span), at + (4 if minutes else 2)
-    return zone, at

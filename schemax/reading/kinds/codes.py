@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeAlias
 
 from schemax.reading import Reading, cldr, noted
@@ -46,6 +46,15 @@ class Code(Scalar):
 
         return [entry for entry in getattr(pycountry, self.table) if hasattr(entry, self.form)]
 
+    @cache  # noqa: B019 -- kinds stay for good
+    def codes(self) -> frozenset[str]:
+        return frozenset(getattr(entry, self.form) for entry in self.entries())
+
+    @cache  # noqa: B019 -- kinds stay for good
+    def names(self, language: str | None) -> Names:
+        named = ((_key(name), code) for name, code in self.named(language) if name)
+        return cldr.indexed(pair for pair in named if pair[1] in self.codes())
+
     def named(self, language: str | None) -> Iterator[tuple[str, str]]:
         """Yields names, the likeliest first, with their codes."""
         entries = self.entries()
@@ -59,9 +68,9 @@ class Code(Scalar):
 
     def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         """Reads a code or a name. Raises ValueError for a text that names several, or negates."""
-        if text in _codes(self) or len(text) > _LONGEST:
+        if text in self.codes() or len(text) > _LONGEST:
             return Reading(text)
-        names = _names(self, language)
+        names = self.names(language)
         tokens = tokens_of(text)
         whole = names.get(_key(text.strip(" .,;:()[]\"'")))
         stated = [whole] if whole else list(self.stated(text, tokens, names))
@@ -100,12 +109,12 @@ class Code(Scalar):
                     break
 
     def literal(self, text: str, choices: Any) -> Any:
-        if text not in _codes(self):
+        if text not in self.codes():
             raise ValueError("no code")
         return text
 
     def terminals(self, writing: Writing) -> Iterator[str]:
-        yield writing.around(self.samples[0], f"/{'|'.join(sorted(_codes(self)))}/")
+        yield writing.around(self.samples[0], f"/{'|'.join(sorted(self.codes()))}/")
 
     def compared(self, value: Any) -> Any:
         return str(value)
@@ -125,18 +134,6 @@ def _goes_on(text: str, tokens: Sequence[Token], start: int, end: int) -> bool:
         and (len(word.text) > 2 or word.text.isupper() > text.isupper())
         for word, gap in before + behind
     )
-
-
-@lru_cache
-def _codes(kind: Code) -> frozenset[str]:
-    return frozenset(getattr(entry, kind.form) for entry in kind.entries())
-
-
-@lru_cache
-def _names(kind: Code, language: str | None) -> Names:
-    codes = _codes(kind)
-    named = kind.named(language)
-    return cldr.indexed((_key(name), code) for name, code in named if name and code in codes)
 
 
 class Country(Code):
