@@ -46,7 +46,7 @@ def read_nearby(
         return None
     phrases = [phrase for phrase in stated if phrase[0] != _UNREAD]
     if not phrases:
-        return noted(text, _spelt(text), f'the documents say "{stated[0][1:]}"')
+        return noted(text, plain(_decimal(text)), f'the documents say "{stated[0][1:]}"')
     is_negative = text[0] in "-−"
     phrases = [phrase for phrase in phrases if (phrase[0] in "-−") == is_negative] or phrases
     readings = {phrase: read_number(phrase, whole, unit, language) for phrase in phrases}
@@ -59,20 +59,16 @@ def read_nearby(
     return reading if reading.note else noted(place, reading.value)
 
 
-def places_of(text: str, document: str) -> Iterator[tuple[int, int]]:
-    """Yields the places of a number in a document, whatever its separators.
-
-    text: as `read_nearby` takes it.
-    """
-    value = abs(_decimal(text))
+def _places(value: Decimal, document: str) -> Iterator[tuple[int, int]]:
+    """Yields the places of a number in a document, whatever its separators, and all fractions."""
     digits = _significant(plain(value))
     for match in NUMBER.finditer(document):
         if not _VULGAR.search(match[0]) and _significant(in_ascii(match[0])) != digits:
             continue
         is_code = match.start() > 0 and document[match.start() - 1].isalpha()
-        values = (value_of(match[0], grouped)[0] for grouped in (False, True))
-        if not is_code and value in values:
+        if not is_code and value in (value_of(match[0])[0], value_of(match[0], True)[0]):
             yield match.span()
+    yield from (match.span() for match in _FRACTION.finditer(document))
 
 
 def _significant(number: str) -> str:
@@ -83,10 +79,6 @@ def _decimal(text: str) -> Decimal:
     return Decimal(in_ascii(text).replace(",", ".").rstrip("."))
 
 
-def _spelt(text: str) -> str:
-    return plain(_decimal(text))
-
-
 def _stated(text: str, document: str, unit: str, language: str | None) -> Iterator[str]:
     """Yields a number with its unit for each place; "" for the field's own unit, or no unit.
 
@@ -94,14 +86,13 @@ def _stated(text: str, document: str, unit: str, language: str | None) -> Iterat
     """
     field = field_unit(unit)
     value = abs(_decimal(text))
-    fractions = (found.span() for found in _FRACTION.finditer(document))
-    for start, end in (*places_of(text, document), *fractions):
+    for start, end in _places(value, document):
         begin = 0 if start < _BEFORE else document.find(" ", start - _BEFORE, start) + 1 or start
         around = amounts_of(document[begin : end + _BEHIND], False, field, language)
         starts = [begin + around.tokens[amount.at].start for amount in around.amounts]
-        at = starts.index(start) if start in starts else None
-        if at is None:
+        if start not in starts:
             continue
+        at = starts.index(start)
         amount = around.amounts[at]
         if "fraction" in amount.reasons and abs(amount.value) != value:
             continue

@@ -18,6 +18,7 @@ from schemax.reading.numbers import read_number
         *(("5 kr", "SEK", "5"), ("$5 CAD", "CAD", "5"), ("5 yen", "JPY", "5")),
         *(("CAD $5", "CAD", "5"), ("AU$ 5", "AUD", "5"), ("5 dollars", "CAD", "5")),
         *(("$5", "CAD", "5"), ("US $5", "USD", "5"), ("5 Pakistani rupees", "PKR", "5")),
+        *(("€5 (EUR 5)", "EUR", "5"), ("5.00 USD / $5", "USD", "5")),
         # temperatures
         *(("350 F", "degC", "177"), ("350F", "degC", "177"), ("20 C", "degF", "68")),
         *(("350 ° F", "degC", "177"), ("300 K", "degC", "26.8")),
@@ -31,6 +32,7 @@ from schemax.reading.numbers import read_number
         *(("5 cu ft", "l", "142"), ("5 ft3", "l", "142"), ("5 m2", "ft^2", "53.8")),
         *(("3 wks", "day", "21"), ("2 tbsp", "ml", "29.6"), ("2 c", "ml", "473")),
         *(("5 PS", "W", "3677"), ("5 percent", "percent", "5"), ("5 ‰", "percent", "0.5")),
+        *(('"5 kg"', "g", "5000"), ("“5 ft 2 in”", "inch", "62"), ('"5"', "inch", "5")),
         # parts
         *(("6'-2\"", "cm", "187.96"), ("6'-2", "cm", "187.96"), ("1h30m15s", "s", "5415")),
         *(("12st 5lb", "kg", "78.471"), ("12 st 5", "kg", "78.471"), ("5 st", "kg", "31.8")),
@@ -55,6 +57,7 @@ def test_units_in_all_their_spellings(text: str, unit: str, value: str) -> None:
         *(("99¢", "USD", '"¢" behind'), ("50p", "GBP", '"p" behind')),
         *(("S$5", "USD", "mixture"), ("₦5", "USD", '"₦" before'), ("¢99", "USD", '"¢" before')),
         *(("-,99 €", "EUR", "may be a minus"), ("$5mm", "USD", '"mm" beside money')),
+        *(("$5 kg", "kg", '"kg" beside money'), ("€5 (EUR 6)", "EUR", "several numbers")),
         *(("g: 340", "kg", "may be the unit"), ("Weight (g): 340", "kg", "may be the unit")),
         *(("340, g", "kg", "may be the unit"), ("without 5 kg", "kg", "not meant")),
         *(("5 MT", "kg", '"MT" behind'), ("5 kmph", "km/h", '"kmph" behind')),
