@@ -47,7 +47,8 @@ _AMOUNT = regex.compile(
     """,
     regex.VERBOSE,
 )
-# A number behind a glued quotation mark, which the next one closes.
+# A number behind a glued quotation mark, which the next one closes. It is searched for among the
+# last kinds alone, since texts may be long.
 _QUOTED = regex.compile("q[^ ]*n$")
 
 
@@ -228,7 +229,9 @@ class _Lexer:
             is_glued = self._is_glued(at)
             if kind == "d" and self.kinds[-1:] in ("n", "z", "f", "F", "k", "K") and is_glued:
                 kind = "h"
-            elif self.kinds.rstrip()[-1:] in ("u", "F", "K") and (is_glued or token.text != "/"):
+            elif self.kinds[-2:].rstrip()[-1:] in ("u", "F", "K") and (
+                is_glued or token.text != "/"
+            ):
                 is_per = token.text.casefold() in cldr.per_words(self.language)
                 kind = "p" if is_per else kind
         return Lexeme(kind, at, at + 1)
@@ -251,7 +254,7 @@ class _Lexer:
 
     def _name(self, at: int) -> Lexeme | None:
         """The longest name of a currency, or, behind a number, of a unit or a factor."""
-        before = self.kinds.rstrip()[-1:]
+        before = self.kinds[-2:].rstrip()[-1:]
         is_behind = before in ("n", "z", "h", "f", "F", "k", "K", "p")
         for end in range(min(len(self.tokens), at + _MOST_TOKENS), at, -1):
             if not {self.tokens[at].text, self.tokens[end - 1].text}.isdisjoint(DASHES):
@@ -300,7 +303,7 @@ class _Lexer:
         is_number = self.kinds[-1:] == "n"
         if is_number and _ORDINAL.fullmatch(self.tokens[at - 1].text + name):
             return None
-        if name in '"”“»' and _QUOTED.search(self.kinds):
+        if name in '"”“»' and _QUOTED.search(self.kinds[-6:]):
             return None
         units = units_named(name, self.language)
         if units is not None and self._is_meant(name, units):
