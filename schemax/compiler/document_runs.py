@@ -92,14 +92,15 @@ class DocumentRuns:
 
     def limit(self, start: int) -> int:
         """The furthest end of a text that starts here; `start` if it cannot end."""
-        found = self._limits.get(start)
-        if found is None:
-            found = self._limits[start] = self._limit(start)
-        return found
+        limit = self._limits.get(start)
+        if limit is None:
+            limit = self._limits[start] = self._limit(start)
+        return limit
 
     def _limit(self, start: int) -> int:
-        found = self.data.find(BREAK, start)
-        end = len(self.data) if found < 0 else found
+        end = self.data.find(BREAK, start)
+        if end < 0:
+            end = len(self.data)
         if self.never is None:
             return end
         if end - start > _LONGEST:
@@ -138,8 +139,8 @@ class DocumentRuns:
 
     def starts(self) -> Iterator[int]:
         """Yields all places where a text may start."""
-        found = _STARTS.finditer(self._kinds, 1, len(self._kinds) - 1)
-        return (match.start() - 1 for match in found if self._is_start(match.start() - 1))
+        matches = _STARTS.finditer(self._kinds, 1, len(self._kinds) - 1)
+        return (match.start() - 1 for match in matches if self._is_start(match.start() - 1))
 
 
 def _written(text: str, way: Way) -> tuple[bytes, bytes]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from schemax.attributes import Attribute
 from schemax.compiler.document_runs import BREAK, DocumentRuns, Way, lines_of
-from schemax.compiler.grammars import may_be_null, reads_texts, spelling_of
+from schemax.compiler.grammars import spelling_of
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.formats import Form, OutputFormat
@@ -54,11 +54,11 @@ def copying_of(
 
     tails: the texts that may follow a value in the output.
     """
-    asked = config.extractive if attribute.extractive is None else attribute.extractive
-    spelling = spelling_of(output_format) if asked and _is_free(attribute) else None
+    is_held = config.extractive if attribute.extractive is None else attribute.extractive
+    spelling = spelling_of(output_format) if is_held and _is_free(attribute) else None
     if spelling is None:
         return None
-    null = output_format.escape(None).removeprefix(" ").encode() if may_be_null(attribute) else b""
+    null = output_format.escape(None).removeprefix(" ").encode() if attribute.may_be_null else b""
     ways = [_way(form, tails, null) for form in spelling.texts]
     is_all = any(way.head == b" " for way in ways)
     # A number without quotes looks like a text, but need not be written as in the document.
@@ -76,9 +76,9 @@ def _shared(copying: Copying) -> Copying:
 
 def _is_free(attribute: Attribute) -> bool:
     """True if any text may be written, and no other values but numbers."""
-    texts = [one for one in attribute.variants if one.is_text]
-    is_plain = all(one.is_text or one.is_number for one in attribute.variants)
-    takes_all = not any(one.constraints for one in texts) if texts else reads_texts(attribute)
+    texts = [variant for variant in attribute.variants if variant.is_text]
+    is_plain = all(variant.is_text or variant.is_number for variant in attribute.variants)
+    takes_all = not any(text.constraints for text in texts) if texts else attribute.takes_texts
     return takes_all and not attribute.is_list and is_plain
 
 
@@ -106,10 +106,10 @@ class DocumentSource:
 
     def reader(self, copying: Copying) -> DocumentReader:
         # By identity: hashing its contents would cost more than all else.
-        found = self._readers.get(id(copying))
-        if found is None:
-            found = self._readers[id(copying)] = DocumentReader(self, copying)
-        return found
+        reader = self._readers.get(id(copying))
+        if reader is None:
+            reader = self._readers[id(copying)] = DocumentReader(self, copying)
+        return reader
 
     @cached_property
     def lines(self) -> str:
@@ -157,23 +157,23 @@ class DocumentReader:
 
     def allowed(self, state: Match | bytes) -> npt.NDArray[np.bool_]:
         if isinstance(state, bytes):
-            found = _unlike_texts(self._copying, state).copy()
+            mask = _unlike_texts(self._copying, state).copy()
             if state not in self._first:
                 self._first[state] = np.array(self._first_ids(state), np.int64)
-            found[self._first[state]] = True
-            return found
-        found = np.zeros(len(self._tokens), bool)
+            mask[self._first[state]] = True
+            return mask
+        mask = np.zeros(len(self._tokens), bool)
         runs, start, end = state
         text = runs.data[start:end]
         places = ((place, place + len(text)) for place in runs.places(text, start))
-        found[self._onward(runs, b"", places)] = True
-        return found
+        mask[self._onward(runs, b"", places)] = True
+        return mask
 
     def _of(self, way: Way) -> DocumentRuns:
-        found = self._runs.get(id(way))
-        if found is None:
-            found = self._runs[id(way)] = DocumentRuns(self._document.lines, way)
-        return found
+        runs = self._runs.get(id(way))
+        if runs is None:
+            runs = self._runs[id(way)] = DocumentRuns(self._document.lines, way)
+        return runs
 
     def _begun(self, written: bytes) -> Match | bytes | str | None:
         """The state behind the first bytes of a value."""
@@ -207,21 +207,21 @@ class DocumentReader:
 
     def _first_ids(self, written: bytes) -> list[int]:
         """Tokens that lead into a text, behind the first bytes of a value."""
-        found: list[int] = []
+        token_ids: list[int] = []
         for way in self._copying.ways:
             if not way.head.startswith(written):
                 continue
-            rest, runs = way.head[len(written) :], self._of(way)
-            for length in range(1, len(rest) + 1):
-                plain = self._vocabulary.plain.get(rest[:length], _NO_IDS)
-                found += (token for token in plain if self.after(written, token) is not None)
-            found += self._onward(runs, rest, ((start, start) for start in runs.starts()))
-        return found
+            head, runs = way.head[len(written) :], self._of(way)
+            for length in range(1, len(head) + 1):
+                plain = self._vocabulary.plain.get(head[:length], _NO_IDS)
+                token_ids += (token for token in plain if self.after(written, token) is not None)
+            token_ids += self._onward(runs, head, ((start, start) for start in runs.starts()))
+        return token_ids
 
     def _onward(
-        self, runs: DocumentRuns, rest: bytes, places: Iterable[tuple[int, int]]
+        self, runs: DocumentRuns, head: bytes, places: Iterable[tuple[int, int]]
     ) -> list[int]:
-        """Tokens that write the rest of a head, and go on with a text or end it.
+        """Tokens that write what is left of a head, and go on with a text or end it.
 
         places: (start, end) wherever the text written so far stands.
         """
@@ -232,25 +232,25 @@ class DocumentReader:
         for start, end in places:
             last = min(runs.limit(start), end + vocabulary.longest)
             alike.setdefault((runs.data[end : last + 1], last - end), (start, end))
-        found: list[int] = []
+        token_ids: list[int] = []
         for (_, count), (start, end) in alike.items():
-            ahead = rest + runs.data[end : end + count]
+            ahead = head + runs.data[end : end + count]
             longest = vocabulary.longest_with.get(ahead[:_KEY], _KEY - 1)
-            for length in range(len(rest), min(longest, len(ahead)) + 1):
-                piece, reached = ahead[:length], end + length - len(rest)
+            for length in range(len(head), min(longest, len(ahead)) + 1):
+                piece, reached = ahead[:length], end + length - len(head)
                 if reached > end and (ids := plain.get(piece)):
-                    found += ids
+                    token_ids += ids
                 if reached > start and (ids := ending.get(piece)) and runs.is_end(reached):
-                    found += ids
-        return found
+                    token_ids += ids
+        return token_ids
 
 
 class _Vocabulary:
     """Tokens by their bytes.
 
-    tokens: (V,) bytes; b"" for tokens without any and for tokens that hold `BREAK`. plain: bytes ->
-    tokens. longest: the most bytes of a token; longest_with: the same by a token's first `_KEY`
-    bytes.
+    tokens: (V,) bytes; b"" for tokens without bytes and for tokens that hold `BREAK`.
+    plain: bytes -> tokens. longest: the most bytes of a token. longest_with: the most bytes of a
+    token by its first `_KEY` bytes.
     """
 
     def __init__(self, codec: TextCodec, vocab_size: int) -> None:
@@ -269,13 +269,13 @@ class _Vocabulary:
     def ending(self, marker: bytes) -> dict[bytes, list[int]]:
         """The bytes before a marker in a token -> the tokens with these bytes."""
         if marker not in self._ending:
-            found: dict[bytes, list[int]] = defaultdict(list)
+            tokens: dict[bytes, list[int]] = defaultdict(list)
             for token, data in enumerate(self.tokens):
                 cut = data.find(marker)
                 while cut >= 0:
-                    found[data[:cut]].append(token)
+                    tokens[data[:cut]].append(token)
                     cut = data.find(marker, cut + 1)
-            self._ending[marker] = found
+            self._ending[marker] = tokens
         return self._ending[marker]
 
 
@@ -292,5 +292,5 @@ def _unlike_texts(copying: Copying, written: bytes) -> npt.NDArray[np.bool_]:
         return np.zeros(len(tokens), bool)
     heads = [way.head[len(written) :] for way in copying.ways if way.head.startswith(written)]
     begun = {head[:length] for head in heads for length in range(len(head) + 1)}
-    some = tuple(heads)
-    return np.array([data not in begun and not data.startswith(some) for data in tokens])
+    whole = tuple(heads)
+    return np.array([data not in begun and not data.startswith(whole) for data in tokens])

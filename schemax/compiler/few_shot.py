@@ -1,8 +1,8 @@
 """Few-shot examples: documents with their right values, written as the model writes outputs.
 
-Without examples of its own, a schema may be led by a demonstration of another category, which shows
-what an answer looks like. It precedes the instruction as turns of the chat. Its attributes are none
-of the schema's, so that it gives no answer away.
+A demonstration of another category may lead a schema without examples: it shows the form of an
+answer. It precedes the instruction as turns of the chat. It has other attributes than the schema,
+so that it gives no answer away.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.attributes.classes import is_instance, is_typed_dict, validated, value_in
 from schemax.attributes.discriminator import MemberName, choice_of
 from schemax.base.messages import clipped, one_line
-from schemax.compiler.conversation import render_chat, takes_turns
-from schemax.compiler.list_slots import Rows, as_decoded
-from schemax.compiler.prompt import PromptText, ShownExample
-from schemax.compiler.skeleton import render_values
+from schemax.compiler.prompt import PromptText, ShownExample, render_chat, takes_turns
+from schemax.compiler.skeleton import Rows, as_decoded, render_values
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import InputError, SchemaError
@@ -67,15 +65,15 @@ def read_few_shot_examples(
     if strange := [name for name in by_name if name not in schemas]:
         known = ", ".join(map(repr, schemas))
         raise InputError(f"examples of the unknown category {strange[0]!r}; known are {known}")
-    found: dict[str, list[FewShotExample]] = {}
-    for name, some in by_name.items():
-        found[name] = []
-        for place, (document, values) in enumerate(_pairs(some, schemas[name])):
+    read_examples: dict[str, list[FewShotExample]] = {}
+    for name, pairs in by_name.items():
+        read_examples[name] = []
+        for place, (document, values) in enumerate(_pairs(pairs, schemas[name])):
             try:
-                found[name].append((read(document), values))
+                read_examples[name].append((read(document), values))
             except ValueError as error:
-                raise _misfit(schemas[name], some, place, str(error)) from None
-    return found
+                raise _misfit(schemas[name], pairs, place, str(error)) from None
+    return read_examples
 
 
 def written_examples(
@@ -86,8 +84,8 @@ def written_examples(
 ) -> tuple[ShownExample, ...]:
     """Examples as templates show them: texts as they are, values as an output of that format.
 
-    Where outputs name their document, the ids of examples are "X1", "X2", ..., so that none of them
-    is taken for a document's.
+    Where outputs name their document, the ids of examples are "X1", "X2", ..., which no document
+    has.
 
     Raises InputError, naming the example, for a document that is not text, and for values that are
     not of the schema; SchemaError for lists that the decoding cannot write.
@@ -119,8 +117,8 @@ def _literals(
 ) -> tuple[Sequence[Attribute], list[Writable | Rows]]:
     """The attributes that an example shows, and their values."""
     if isinstance(values, SomeValues):
-        some = [attribute for attribute in attributes if attribute.name in values.values]
-        return some, [writable(attribute, values.values[attribute.name]) for attribute in some]
+        shown = [attribute for attribute in attributes if attribute.name in values.values]
+        return shown, [writable(attribute, values.values[attribute.name]) for attribute in shown]
     instance = _instance_of(values, schema)
     return attributes, [writable_of(attribute, instance) for attribute in attributes]
 
@@ -136,16 +134,17 @@ def _pairs(examples: Any, schema: type[Any]) -> Sequence[tuple[Any, Any]]:
         )
     for place, pair in enumerate(examples):
         if not isinstance(pair, tuple) or len(pair) != 2:
-            found = f"a tuple of {len(pair)}" if isinstance(pair, tuple) else type(pair).__name__
-            reason = f"must be a tuple (document, instance), not {found}"
+            form = f"a tuple of {len(pair)}" if isinstance(pair, tuple) else type(pair).__name__
+            reason = f"must be a tuple (document, instance), not {form}"
             raise _misfit(schema, examples, place, reason)
     return examples
 
 
 def _misfit(schema: type[Any], examples: Sequence[Any], place: int, reason: str) -> InputError:
     """The error of an example, or of a demonstration that the class declares."""
-    own = settings_of(schema).demonstrations or ()
-    name = "demonstrations" if any(examples[place] is one for one in own) else "examples"
+    declared = settings_of(schema).demonstrations or ()
+    is_declared = any(examples[place] is demonstration for demonstration in declared)
+    name = "demonstrations" if is_declared else "examples"
     return InputError(f"{schema.__name__}: {name}[{place}]: {reason}")
 
 
@@ -191,7 +190,7 @@ def writable(attribute: Attribute, value: Any) -> Writable | Rows:
     if attribute.is_one_or_several and value is not None and not isinstance(value, _SEVERAL):
         value = [value]
     if attribute.is_mapping and value is not None:
-        value = [{"key": key, "value": one} for key, one in value.items()]
+        value = [{"key": key, "value": item} for key, item in value.items()]
     if attribute.fields:
         rows = [
             [writable_of(leaf, _bare(item)) for leaf in attribute.fields] for item in value or ()
@@ -228,16 +227,16 @@ def _bare(value: Any) -> Any:
 
 def _scalar(attribute: Attribute, value: Any) -> Scalar:
     value = _bare(value)
-    is_number = any(one.is_number and one.kind != "integer" for one in attribute.variants)
-    if isinstance(value, float) and is_number and value.is_integer():
+    is_float = any(part.is_number and part.kind != "integer" for part in attribute.variants)
+    if isinstance(value, float) and is_float and value.is_integer():
         # The text's 55 is 55.0 in a float field. Beyond 2 ** 53 not every digit is known.
         return int(value) if abs(value) <= 2**53 else value
     if value is None or isinstance(value, (str, int, float, Decimal, date, time)):
         return value
     if isinstance(value, Enum):
         return _scalar(attribute, value.value)
-    found: Scalar = to_jsonable_python(value)  # such as a UUID, a URL or a duration
-    return found
+    scalar: Scalar = to_jsonable_python(value)  # such as a UUID, a URL or a duration
+    return scalar
 
 
 class _Hose(BaseModel):

@@ -52,7 +52,7 @@ def writer(form: Form) -> Write:
 
     @lru_cache(maxsize=256)
     def write(source: str) -> str:
-        special = [one for one in specials if is_found(f"^(?:{source})$", one)]
+        special = [character for character in specials if is_found(f"^(?:{source})$", character)]
         if not special:
             return source
         ways = [exactly(way) for character in special for way in characters[character]]
@@ -122,16 +122,16 @@ class _Parser:
             return
         self.token = _TOKEN.match(self._pattern, self._position)
         if self.token is None:
-            rest = self._pattern[self._position :]
-            raise Unsupported(f"{rest[:12]!r}, which is more than a set of texts")
+            stray = self._pattern[self._position :][:12]
+            raise Unsupported(f"{stray!r}, which is more than a set of texts")
         self._position = self.token.end()
 
     def branches(self) -> list[list[_Item]]:
-        found = [self._sequence()]
+        branches = [self._sequence()]
         while self.token is not None and self.token.lastgroup == "bar":
             self._advance()
-            found.append(self._sequence())
-        return found
+            branches.append(self._sequence())
+        return branches
 
     def _sequence(self) -> list[_Item]:
         items: list[_Item] = []
@@ -158,16 +158,17 @@ class _Parser:
 
 
 def _usual(characters: str) -> str:
-    """A set of characters as a grammar allows it: of all scripts' digits, 0 to 9.
+    """A set of characters as a grammar allows it: digits are 0 to 9, not those of all scripts.
 
-    A model that may write any digit, but not yet a quote, otherwise ends numbers with foreign ones.
+    A model that may write any digit, but not yet a quote, otherwise ends numbers with foreign
+    digits.
     """
     if characters == ".":
         return r"[^\n]"
     if characters == r"\d":
         return "[0-9]"
     if characters.startswith("[") and not characters.startswith("[^"):
-        return re.sub(r"\\(.)", lambda one: "0-9" if one[1] == "d" else one[0], characters)
+        return re.sub(r"\\(.)", lambda match: "0-9" if match[1] == "d" else match[0], characters)
     return characters
 
 

@@ -17,9 +17,8 @@ from schemax.attributes import settings_of
 from schemax.base.calibration import Calibration
 from schemax.base.trained import TrainedWith, as_trained
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.compiler.conversation import Conversation
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples, too_long
-from schemax.compiler.prompt import DEFAULT_TEMPLATE, TemplateLike, template_source
+from schemax.compiler.prompt import DEFAULT_TEMPLATE, Conversation, TemplateLike, template_source
 from schemax.config import LEFT_TO_MODELS, DecodingConfig, resolve_decoding
 from schemax.errors import InputError, ModelError
 from schemax.extraction.demonstrations import usual_demonstrations

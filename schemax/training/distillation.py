@@ -13,7 +13,7 @@ from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.classes import validated
 from schemax.base.progress import track
 from schemax.compiler.few_shot import FewShotExamples, writable_of
-from schemax.compiler.list_slots import leaves_of_item
+from schemax.compiler.skeleton import leaves_of_item
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids, shown_record

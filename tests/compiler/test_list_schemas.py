@@ -11,7 +11,7 @@ from schemax import SchemaError
 from schemax.attributes import attr, compile_attributes
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.few_shot import written_examples
-from schemax.compiler.list_slots import all_labels, limits_of, written
+from schemax.compiler.skeleton import all_labels, written
 from schemax.extraction.schema import AttrSchema
 from schemax.tokens import SlotOutput
 
@@ -23,7 +23,7 @@ def test_what_is_long() -> None:
     assert (brand.two_phase, colors.two_phase, ports.two_phase) == (False, True, True)
     assert [leaf.name for leaf in ports.fields] == ["kind", "version"]
     assert (ports.kind, ports.is_list, ports.name) == ("model", True, "ports")
-    assert limits_of(colors) == (0, 64)
+    assert colors.num_items == (0, 64)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_json_schema_there_and_back() -> None:
 def test_keys(codec: TextCodec, format: str, keys: str, item: str) -> None:
     compiled = compile_schema(Television, codec, format=format)
     assert compiled.key_texts[0][2] == keys
-    assert compiled.asked[2].kind == "integer"
+    assert compiled.slot_attributes[2].kind == "integer"
     items = compiled.slots[2].follow_ups
     assert items is not None
     output = compiled.format
