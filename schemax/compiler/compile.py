@@ -1,6 +1,6 @@
 """`compile_schema`: schema x format x template x tokenizer x layout -> `CompiledSchema`.
 
-Data flows once: attributes, their skeleton, the prompt, slots with their grammars, token ids.
+Data flows once: attributes and examples, the skeleton, the prompt, slots with their grammars.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from functools import lru_cache, partial
 from typing import Any
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
+from schemax.attributes.examples import FewShotExample, example_values
 from schemax.attributes.misfits import named_misfits
 from schemax.base.messages import warn
 from schemax.compiler.automata import checked_eos_ids, compile_stop
 from schemax.compiler.choices import with_key
 from schemax.compiler.compiled_schema import CompiledSchema
-from schemax.compiler.few_shot import FewShotExample, led, written_examples
+from schemax.compiler.few_shot import led, written_examples
 from schemax.compiler.grammars import output_schema
 from schemax.compiler.nearest import cut_at_example
 from schemax.compiler.prompt import (
     DEFAULT_TEMPLATE,
+    PromptText,
     ShownExample,
     TemplateLike,
     control_token_warning,
@@ -74,25 +76,19 @@ def compile_schema(
     Raises SchemaError, TemplateError, ModelError; ValueError for an unknown format or preset;
     InputError, naming it, for an example that does not fit the schema.
     """
-    codec = as_codec(tokenizer)
     settings = settings_of(schema)
+    values = example_values(examples, schema, compile_attributes(schema)) if examples else []
     output_format = get_format(format or settings.format or "json")
     config = resolve_decoding(decoding)
+    codec = as_codec(tokenizer)
     size = vocab_size or codec.vocab_size
+    eos_ids = checked_eos_ids(codec.eos_ids if eos_ids is None else eos_ids, size)
+    # As text: instances need not be hashable.
+    shown = written_examples(values, schema, output_format, config) if examples else ()
+    # The contents of a path, not its name: an edit of the template must show.
+    source = read_template(template or settings.template or config.template or DEFAULT_TEMPLATE)
     declared: Any = schema
-    return _compile(
-        declared,
-        codec,
-        output_format,
-        # The contents of a path, not its name: an edit of the template must show.
-        read_template(template or settings.template or config.template or DEFAULT_TEMPLATE),
-        config,
-        checked_eos_ids(codec.eos_ids if eos_ids is None else eos_ids, size),
-        size,
-        # As text: instances need not be hashable.
-        written_examples(examples, schema, output_format, config) if examples else (),
-        is_led,
-    )
+    return _compile(declared, codec, output_format, source, config, eos_ids, size, shown, is_led)
 
 
 @lru_cache(maxsize=128)
@@ -109,21 +105,15 @@ def _compile(
 ) -> CompiledSchema:
     name, category = schema.__name__, settings_of(schema).category
     declared = compile_attributes(schema)
-    for path, misfit in named_misfits(declared):
-        warn(SchemaWarning(name, path, misfit))
     is_whole = config.layout == "autoregressive"
     stacked = config.documents == "stacked"
 
     attributes = as_decoded(name, declared, config, output_format)
     check_names(name, attributes, output_format)
     segments = segments_of(attributes, output_format, config)
-    if is_whole:
-        texts = [[""]]
-        odd: tuple[str, ...] = ()
-        blank = skeleton_text(attributes, output_format, (DocumentKey("1"),) if stacked else ())
-    else:
-        texts = key_texts(segments, output_format, config)
-        odd = odd_boundaries(texts[0], segments, output_format, codec)
+    texts = [[""]] if is_whole else key_texts(segments, output_format, config)
+    blank = skeleton_text(attributes, output_format, (DocumentKey("1"),) if stacked else ())
+    odd = () if is_whole else odd_boundaries(texts[0], segments, output_format, codec)
     keys = tuple(tuple(tuple(codec.encode(text)) for text in row) for row in texts)
 
     render = partial(
@@ -146,13 +136,7 @@ def _compile(
         prompt = led(prompt, output_format, config, codec) if is_led else prompt
     if prompt.control_tokens:
         warn(control_token_warning(prompt.control_tokens))
-    turns = [
-        token
-        for markup, content in prompt.turns
-        for token in (*codec.encode_markup(markup), *codec.encode(content))
-    ]
-    is_chat = bool(prompt.chat_prefix or turns)
-    prefix = codec.encode_markup(prompt.chat_prefix) if is_chat else codec.prefix_ids
+    instruction, opening, pieces = _prompt_ids(prompt, output_format, codec)
 
     rule = NEWLINE if config.stop == "newline" else output_format.stop
     compiler = SlotCompiler(name, output_format, config, codec, vocab_size, eos_ids, rule)
@@ -160,9 +144,7 @@ def _compile(
     slots: tuple[SlotSpec, ...] = ()
     if is_whole:
         rule = output_format.end
-        budgets: tuple[int, ...] = (
-            len(codec.encode(blank)) + sum(map(compiler.budget, attributes)),
-        )
+        budgets: Ids = (len(codec.encode(blank)) + sum(map(compiler.budget, attributes)),)
         if isinstance(codec, ByteCodec) and output_format.name == "json":
             slots = (SlotSpec(json_schema=output_schema(attributes)),)
     else:
@@ -171,6 +153,10 @@ def _compile(
         slots = tuple(map(with_key, fields.specs, keys[0]))
         if config.max_repairs or any(map(_looks_at_others, attributes)):
             waves = Waves.of(fields, compiler, keys[0])
+    stop = compile_stop(rule, codec, eos_ids, vocab_size)
+
+    for path, misfit in named_misfits(declared):
+        warn(SchemaWarning(name, path, misfit))
     return CompiledSchema(
         schema=schema,
         category=category,
@@ -180,26 +166,42 @@ def _compile(
         decoding=config,
         codec=codec,
         prompt=prompt,
-        instruction=(*turns, *prefix, *codec.encode(prompt.instruction)),
-        opening=(
-            *codec.encode(prompt.closing),
-            *codec.encode_markup(prompt.chat_suffix),
-            *codec.encode(output_format.opening()),
-        ),
-        pieces=tuple(
-            tuple(tuple(codec.encode(text)) for text in literals) for literals in prompt.pieces
-        ),
+        instruction=instruction,
+        opening=opening,
+        pieces=pieces,
         keys=keys,
         key_texts=tuple(map(tuple, texts)),
         k_max=budgets,
         slots=slots,
-        stop=compile_stop(rule, codec, eos_ids, vocab_size),
+        stop=stop,
         stop_rule=rule,
         odd_boundaries=odd,
         waves=waves,
         nearest=nearest,
         fields=fields,
     )
+
+
+def _prompt_ids(
+    prompt: PromptText, output_format: OutputFormat, codec: TextCodec
+) -> tuple[Ids, Ids, tuple[tuple[Ids, ...], ...]]:
+    """The ids of a prompt: instruction, opening of the output, literals around documents."""
+    turns = [
+        token
+        for markup, content in prompt.turns
+        for token in (*codec.encode_markup(markup), *codec.encode(content))
+    ]
+    is_chat = bool(prompt.chat_prefix or turns)
+    prefix = codec.encode_markup(prompt.chat_prefix) if is_chat else codec.prefix_ids
+    opening = (
+        *codec.encode(prompt.closing),
+        *codec.encode_markup(prompt.chat_suffix),
+        *codec.encode(output_format.opening()),
+    )
+    pieces = tuple(
+        tuple(tuple(codec.encode(text)) for text in literals) for literals in prompt.pieces
+    )
+    return (*turns, *prefix, *codec.encode(prompt.instruction)), opening, pieces
 
 
 def _looks_at_others(attribute: Attribute) -> bool:

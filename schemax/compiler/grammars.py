@@ -20,7 +20,6 @@ from typing import Any
 
 from schemax.attributes import Attribute
 from schemax.attributes.constraints import LIST_KEYWORDS
-from schemax.attributes.patterns import states_of
 from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
 from schemax.errors import SchemaError
 from schemax.formats import Form, OutputFormat, Spelling, Writable
@@ -32,11 +31,8 @@ _LENGTH_KEYWORDS = ("minLength", "maxLength")
 # The longest text whose characters are counted: counting multiplies the automaton's states.
 _LONGEST_COUNTED = 100
 _LONGEST_COUNTED_OF_PATTERN = 32
-# The most characters of a pattern, and items of a list in one slot: the grammar writes them out.
-_LONGEST_PATTERN = 10_000
+# The most items of a list in one slot: the grammar writes them out.
 _MOST_COUNTED_ITEMS = 1_000
-# The most characters that repetitions in a pattern stand for: each takes several states.
-_MOST_REPEATED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +169,6 @@ def _why_not(attribute: Attribute, keyword: str, value: Any) -> str | None:
         # With uniqueItems, too: a set drops repeated items.
         return "" if value > _MOST_COUNTED_ITEMS and not attribute.two_phase else None
     if attribute.is_text and keyword == "pattern":
-        if len(value) > _LONGEST_PATTERN:
-            return f" (more than {_LONGEST_PATTERN:,} characters)"
-        if states_of(value) - len(value) > _MOST_REPEATED:
-            return f" (repetitions of more than {_MOST_REPEATED:,} characters)"
         try:
             spelled(value, lambda source: source)
             is_found(value, "")  # compiles as a whole

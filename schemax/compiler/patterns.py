@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Literal, TypeAlias
 
 from pydantic_core import SchemaError as CoreSchemaError
@@ -26,6 +27,10 @@ Write: TypeAlias = Callable[[str], str]
 
 ANY = r"[\s\S]"
 
+# The most characters of a pattern, which the grammar writes out, and the most characters that its
+# repetitions stand for: each takes several states of the automaton.
+_LONGEST, _MOST_REPEATED = 10_000, 1_000
+
 
 class Unsupported(Exception):
     """A part of a pattern that no grammar can express."""
@@ -34,13 +39,18 @@ class Unsupported(Exception):
 def spelled(pattern: str, write: Write) -> str:
     """A regular expression for whole texts, as `write` writes them, that the pattern is found in.
 
-    Raises Unsupported for constructs beyond sets of texts, such as look-around, and for flags and
-    anchors within the pattern.
+    Raises Unsupported for constructs beyond sets of texts, such as look-around, for flags and
+    anchors within the pattern, and for a pattern that is too large.
     """
+    if len(pattern) > _LONGEST:
+        raise Unsupported(f"more than {_LONGEST:,} characters")
     parser = _Parser(pattern)
     whole = parser.branches()
     if parser.token is not None:
         raise Unsupported(f"a stray {parser.token[0]!r}")
+    expanded, plain = _sizes(whole)
+    if expanded - plain > _MOST_REPEATED:
+        raise Unsupported(f"repetitions of more than {_MOST_REPEATED:,} characters")
     return _branches(whole, "open", "open", write)
 
 
@@ -155,6 +165,16 @@ class _Parser:
             else:
                 items.append(_Item("^" if kind == "begin" else "$", is_anchor=True))
         return items
+
+
+def _sizes(branches: list[list[_Item]]) -> tuple[int, int]:
+    """Counts the sets of characters with repetitions written out, and as they stand."""
+    expanded = plain = 0
+    for item in chain.from_iterable(branches):
+        size = (1, 1) if isinstance(item.content, str) else _sizes(item.content)
+        times = max((int(number[:9]) for number in re.findall("[0-9]+", item.repeat)), default=1)
+        expanded, plain = expanded + times * size[0], plain + size[1]
+    return expanded, plain
 
 
 def _usual(characters: str) -> str:

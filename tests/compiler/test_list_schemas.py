@@ -9,6 +9,7 @@ from list_models import Port, Television
 
 from schemax import SchemaError
 from schemax.attributes import attr, compile_attributes
+from schemax.attributes.examples import example_values
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.few_shot import written_examples
 from schemax.compiler.skeleton import all_labels, written
@@ -160,7 +161,8 @@ def test_examples_are_written_in_the_same_form(codec: TextCodec, format: str) ->
     shown = Television(brand=None, colors=["red"], ports=[{"kind": "USB", "version": 2}])
     compiled = compile_schema(Television, codec, format=format, examples=[("a text", shown)])
     output, config = compiled.format, compiled.decoding
-    (example,) = written_examples([("a text", shown)], Television, output, config)
+    values = example_values([("a text", shown)], Television, compile_attributes(Television))
+    (example,) = written_examples(values, Television, output, config)
     assert example.output in compiled.prompt.instruction
     found = output.parse(
         example.output.removeprefix(output.opening()), list(all_labels(compiled.attributes))

@@ -13,8 +13,8 @@ from command_line import jsonl
 from kind_models import FULL, Box, Everything, Note, slots_of, written
 
 from schemax.attributes import compile_attributes
+from schemax.attributes.examples import leaf_value
 from schemax.compiler import TextCodec, compile_schema
-from schemax.compiler.few_shot import writable_of
 from schemax.compiler.skeleton import leaves_of_item, slot_attribute
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples
@@ -58,7 +58,7 @@ LABELS = {
     "parts": [{"name": "rim"}, {"name": "tyre"}],
 }
 STATED = FULL.model_copy(update={"code": "B-55", "note": {"text": "new"}})
-WANTED = {a.name: writable_of(a, STATED) for a in ATTRIBUTES}
+WANTED = {a.name: leaf_value(a, STATED) for a in ATTRIBUTES}
 
 
 def annotated(tmp_path: Path, **changes: Any) -> list[Example]:
