@@ -24,7 +24,7 @@ from schemax.reading.choices import Choices as NamedChoices
 from schemax.tokens import ChildSlot, Prior, SlotOutput, SlotSpec
 
 Ids = tuple[int, ...]
-# Less probable branches are lost in rounding, whatever threshold is asked for.
+# Less probable branches are lost in rounding, whatever the threshold.
 _LEAST = 1e-9
 # Choices that together have a lower probability are asked for as free text as well.
 LEAST_LEGAL = 0.5
@@ -48,7 +48,7 @@ class Choices:
         return self.begun_by(codec.decode_bytes(ids))
 
     def begun_by(self, written: bytes) -> tuple[Any, ...]:
-        """The choices whose texts begin with `written`; if none does, the one that begins it."""
+        """The choices whose texts begin with `written`, else the choice whose text begins it."""
         place = bisect_left(self.texts, written)
         values = []
         while place < len(self.texts) and self.texts[place].startswith(written):
@@ -141,7 +141,7 @@ class Branches:
             yield ChildSlot(self.key, None, self.free_text, "free_text", shared)
 
     def named(self, raw: str, output_format: OutputFormat) -> Any:
-        """The choice that a slot's text names; None if it names none."""
+        """The choice that a slot's text names; None for a text that names no choice."""
         try:
             text = output_format.unescape(raw)
         except Exception:  # a format may be the user's own

@@ -16,7 +16,6 @@ from schemax.base.messages import warn
 from schemax.compiler.automata import checked_eos_ids, compile_stop
 from schemax.compiler.choices import with_key
 from schemax.compiler.compiled_schema import CompiledSchema
-from schemax.compiler.few_shot import led, written_examples
 from schemax.compiler.grammars import output_schema
 from schemax.compiler.nearest import cut_at_example
 from schemax.compiler.prompt import (
@@ -25,8 +24,10 @@ from schemax.compiler.prompt import (
     ShownExample,
     TemplateLike,
     control_token_warning,
+    led,
     read_template,
     render_prompt,
+    written_examples,
 )
 from schemax.compiler.skeleton import (
     as_decoded,
@@ -70,8 +71,8 @@ def compile_schema(
     vocab_size: the model's, where it is larger than the tokenizer's.
     examples: (text, instance) pairs that the instruction shows, written as outputs are; a mapping
         that validates stands for an instance.
-    is_led: whether a demonstration of another category precedes the instruction, where the chat
-        template takes turns and the prompt has none.
+    is_led: whether a demonstration of another category precedes an instruction without turns, where
+        the chat template takes turns.
 
     Raises SchemaError, TemplateError, ModelError; ValueError for an unknown format or preset;
     InputError, naming it, for an example that does not fit the schema.

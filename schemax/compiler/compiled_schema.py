@@ -41,8 +41,8 @@ class CompiledSchema:
         but for chats one spec with the schema of the output.
     stop, stop_rule: what ends a slot, over tokens and over bytes.
     odd_boundaries: attributes whose key ends within a token of the filled text.
-    waves: the slots that are asked for once other slots are filled; None where all slots are asked
-        for at once, and none again. `keys` are as if no field looked at other fields.
+    waves: the slots that are filled once other slots are, or once more; None where all slots are
+        filled at once. `keys` are as if no field looked at other fields.
     nearest: chooses the examples that a document is shown; None where every document is shown all.
     fields: the fields, and those of items, side by side; None for the autoregressive layout.
     """

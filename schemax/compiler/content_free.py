@@ -154,7 +154,7 @@ def _values(choices: Choices) -> list[Any]:
 
 
 def _choices(compiled: CompiledSchema) -> list[Choices | None]:
-    """(N,) the choices of slots that are calibrated, None for others."""
+    """(N,) the choices of slots that are calibrated, else None."""
     if compiled.fields is None:
         return [None] * len(compiled.slots)
     return [

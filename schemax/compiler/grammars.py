@@ -155,18 +155,18 @@ def parser_limits() -> Any:
 
 
 def spelling_of(output_format: OutputFormat) -> Spelling | None:
-    """The spelling of a format's texts; None for a format that has none."""
+    """The spelling of a format's texts; None for a format without a spelling."""
     # The protocol lacks it, so that users' formats need not have it.
     spelling: Callable[[], Spelling | None] | None = getattr(output_format, "spelling", None)
     return spelling() if spelling is not None else None
 
 
 def _why_not(attribute: Attribute, keyword: str, value: Any) -> str | None:
-    """None if the grammar enforces the condition, else the reason, "" if there is none to give."""
+    """None if the grammar enforces the condition; else the reason, "" for an unnamed reason."""
     if keyword == "minItems" and ("uniqueItems", True) in attribute.constraints and value > 1:
         return " of different items"
     if keyword in LIST_KEYWORDS:
-        # With uniqueItems, too: a set drops repeated items.
+        # Also with uniqueItems: a set drops repeated items.
         return "" if value > _MOST_COUNTED_ITEMS and not attribute.two_phase else None
     if attribute.is_text and keyword == "pattern":
         try:
@@ -323,7 +323,7 @@ def output_schema(attributes: Sequence[Attribute]) -> dict[str, Any]:
     """The JSON Schema of an output, under the names that the prompt shows.
 
     All properties are required, and nullable where a value may be missing. Conditions are left to
-    validation, since no two servers support the same ones.
+    validation, since servers differ in those that they support.
     """
     root = _object()
     for attribute in attributes:

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import jinja2
+from pydantic import BaseModel
 
-from schemax.attributes import Attribute
+from schemax.attributes import Attribute, compile_attributes
 from schemax.base.messages import warn
 from schemax.base.resources import resource_dir
 from schemax.compiler import sandbox
-from schemax.compiler.skeleton import leaves_of_item, slot_attribute
+from schemax.compiler.skeleton import as_decoded, leaves_of_item, render_values, slot_attribute
 from schemax.compiler.tokenizer import TextCodec
-from schemax.errors import ModelError, TemplateError
+from schemax.config import DecodingConfig
+from schemax.errors import ModelError, SchemaError, TemplateError
+from schemax.formats import DocumentKey, OutputFormat
 from schemax.reading.kinds import SCALARS
 
 
@@ -56,7 +60,7 @@ class ShownDocument:
 class ShownExample:
     """An example as templates see it: a document, and its right `output`.
 
-    id: as a document's; the output holds it, too.
+    id: as a document's; the output holds it as well.
     """
 
     text: str
@@ -233,7 +237,7 @@ def _messages(instruction: str, marker: str, roles: Sequence[str]) -> list[tuple
     first, *turns = re.split(re.escape(marker) + r"-turn(\d+)\ue001", instruction)
     messages = [("user", first)]
     messages += [(roles[int(n)], text) for n, text in zip(turns[::2], turns[1::2], strict=True)]
-    # The document follows the last content directly; the other contents are stripped.
+    # The document follows the last content directly; all contents before it are stripped.
     *whole, (last_role, last) = messages
     stripped = [(role, content.strip()) for role, content in whole]
     kept = [message for place, message in enumerate(stripped) if place or message[1]]
@@ -449,3 +453,85 @@ def render_chat(codec: TextCodec, messages: Sequence[tuple[str, str]] = ()) -> R
         suffix += "\n</think>\n\n"
     contents = (content for _, content in messages)
     return RenderedChat(tuple(zip(markup, contents, strict=True)), prefix, suffix)
+
+
+# --- examples, and a demonstration of another category --------------------------------------------
+
+
+def written_examples(
+    examples: Sequence[tuple[str, Mapping[tuple[str, ...], Any]]],
+    schema: type[Any],
+    output_format: OutputFormat,
+    config: DecodingConfig,
+) -> tuple[ShownExample, ...]:
+    """Examples as templates show them: texts as they are, values as an output of that format.
+
+    Where outputs name their document, the ids of examples are "X1", "X2", ..., which no document
+    has. examples: (text, values by path) as of `example_values`; attributes without a value are
+        left out.
+
+    Raises SchemaError for lists that the decoding cannot write.
+    """
+    attributes = as_decoded(schema.__name__, compile_attributes(schema), config, output_format)
+    for attribute in attributes:
+        if attribute.fields and not attribute.two_phase:
+            reason = "examples of lists of nested models are shown in the layout 'branched' alone"
+            raise SchemaError(schema.__name__, attribute.name, reason)
+    examples_shown = []
+    for number, (text, values) in enumerate(examples, 1):
+        id = f"X{number}" if config.documents == "stacked" else None
+        shown = [attribute for attribute in attributes if attribute.path in values]
+        output = render_values(
+            shown,
+            output_format,
+            [values[attribute.path] for attribute in shown],
+            (DocumentKey(id),) if id else (),
+        )
+        examples_shown.append(ShownExample(text, id, output))
+    return tuple(examples_shown)
+
+
+class _Hose(BaseModel):
+    maker: str | None = None
+    length: str | None = None
+    surface: str | None = None
+    warranty: str | None = None
+
+
+_TEXT = "Wellbrook FlexPro garden hose, 20 m, orange, with two brass couplings"
+_VALUES = {("maker",): "Wellbrook", ("length",): "20 m", ("surface",): None, ("warranty",): None}
+
+_QUESTION = """\
+You read texts about items of one category, garden hose, and fill in their attributes.
+
+Attributes:
+{attributes}
+
+Write null for an attribute that the text does not state. Do not guess. Answer in {format}.
+
+<product>
+{text}
+</product>"""
+
+
+def led(
+    prompt: PromptText, output_format: OutputFormat, config: DecodingConfig, codec: TextCodec
+) -> PromptText:
+    """The prompt behind the demonstration; unchanged for a prompt with turns, or a model without."""
+    if prompt.turns or not takes_turns(codec):
+        return prompt
+    (shown,) = written_examples([(_TEXT, _VALUES)], _Hose, output_format, config)
+    question = _QUESTION.format(
+        attributes="\n".join(f"- {name}" for name in _Hose.model_fields),
+        format=output_format.name.upper(),
+        text=shown.text,
+    )
+    chat = render_chat(codec, [("user", question), ("assistant", shown.output.strip())])
+    return replace(
+        prompt,
+        turns=chat.turns,
+        instruction=prompt.instruction.lstrip(),
+        closing=prompt.closing.rstrip(),
+        chat_prefix=chat.prefix,
+        chat_suffix=chat.suffix,
+    )

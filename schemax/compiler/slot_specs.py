@@ -116,7 +116,7 @@ class SlotCompiler:
             return SlotSpec(null_id)
         check_grammar(text, schema=self.schema, attribute=attribute)
         if attribute.omittable and attribute.constraints:
-            # Null alone must not meet the conditions.
+            # A value, not only null, has to meet the conditions.
             of_values = slot_grammar(replace(attribute, omittable=False), self.format, tails)
             check_grammar(of_values or text, schema=self.schema, attribute=attribute)
         if not attribute.strict:
@@ -226,7 +226,7 @@ class Items:
 
 
 def spec_behind(spec: SlotSpec, lead: Lead) -> SlotSpec:
-    """The spec of a slot behind keys and values, which its items stand behind, too."""
+    """The spec of a slot behind keys and values; they also precede the keys of its items."""
     if not lead or not isinstance(spec.follow_ups, Items):
         return spec
     return replace(spec, follow_ups=spec.follow_ups.behind(lead))

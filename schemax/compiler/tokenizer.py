@@ -75,7 +75,7 @@ class TextCodec:
         check_guard(self._spec, controls, self.encode_batch, self.decode_bytes)
 
     def encode(self, text: str) -> list[int]:
-        """Encodes data: adds no special tokens, recognises none in the text.
+        """Encodes data: neither adds special tokens nor recognises them in the text.
 
         Raises InputError for a text that the tokenizer fails on.
         """
@@ -89,7 +89,7 @@ class TextCodec:
         return [list(item.ids) for item in encoded]
 
     def encode_markup(self, text: str) -> list[int]:
-        """Encodes text of a chat template: recognises special tokens in it, adds none."""
+        """Encodes text of a chat template: recognises special tokens in it, but adds no token."""
         return list(self._markup.encode(text, add_special_tokens=False).ids)
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
@@ -146,7 +146,7 @@ class TextCodec:
 
     @cached_property
     def token_bytes(self) -> tuple[bytes, ...]:
-        """(vocab_size,) the bytes of every token; special tokens and unused ids have none."""
+        """(vocab_size,) the bytes of every token; b"" for special tokens and unused ids."""
         table = [b""] * self.vocab_size
         bytes_of = byte_reader(self._spec)
         for token, index in ids_of(self._spec).items():

@@ -48,7 +48,7 @@ def byte_reader(spec: Mapping[str, Any]) -> Callable[[str], bytes]:
 
 @lru_cache(maxsize=1)
 def byte_characters() -> dict[str, int]:
-    """GPT-2's byte alphabet: printable bytes stand for themselves, the others for U+0100 on."""
+    """GPT-2's byte alphabet: printable bytes stand for themselves, others are U+0100 and on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     unprintable = [byte for byte in range(256) if byte not in set(printable)]
     table = {chr(byte): byte for byte in printable}

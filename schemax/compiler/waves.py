@@ -1,7 +1,7 @@
-"""Later waves of slots: fields that look at others' values, and second chances.
+"""Later waves of slots: fields that look at values of other fields, and second chances.
 
-A later slot is a branch like any other, whose key stands behind the keys and values that its field
-looks at: `"price": 12.5,` and `"currency":`. So its output is that of one plain request with these
+A later slot is a branch whose key stands behind the keys and values that its field looks at:
+`"price": 12.5,` and `"currency":`. So its output equals that of one plain request with these
 values. The error of a refused value stands in the branch in the same way, under a key of its own,
 `"price (error)":`.
 """
@@ -125,8 +125,8 @@ _Slots = list[tuple[_Group, int]]
 class Waves:
     """The later waves of a schema's slots; see `tokens.Waves`.
 
-    keys: (N,) keys of all fields, as if none looked at others.
-    review: finds refused values, which are asked for once more; None for no second chances.
+    keys: (N,) keys of all fields, as if no field looked at other fields.
+    review: finds refused values, whose slots are filled once more; None for no second chances.
     """
 
     fields: Fields

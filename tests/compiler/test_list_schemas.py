@@ -11,7 +11,7 @@ from schemax import SchemaError
 from schemax.attributes import attr, compile_attributes
 from schemax.attributes.examples import example_values
 from schemax.compiler import TextCodec, compile_schema
-from schemax.compiler.few_shot import written_examples
+from schemax.compiler.prompt import written_examples
 from schemax.compiler.skeleton import all_labels, written
 from schemax.extraction.schema import AttrSchema
 from schemax.tokens import SlotOutput

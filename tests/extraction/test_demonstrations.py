@@ -20,7 +20,7 @@ from schemax.attributes.ready_made import document_of
 from schemax.attributes.settings import settings_of
 from schemax.base.resources import resource_dir
 from schemax.compiler import compile_schema
-from schemax.compiler.few_shot import written_examples
+from schemax.compiler.prompt import written_examples
 from schemax.config import resolve_decoding
 from schemax.evaluation.shots import few_shot
 from schemax.formats import format_names, get_format
