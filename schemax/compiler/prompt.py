@@ -499,7 +499,12 @@ class _Hose(BaseModel):
 
 
 _TEXT = "Wellbrook FlexPro garden hose, 20 m, orange, with two brass couplings"
-_VALUES = {("maker",): "Wellbrook", ("length",): "20 m", ("surface",): None, ("warranty",): None}
+_VALUES: Mapping[tuple[str, ...], str | None] = {
+    ("maker",): "Wellbrook",
+    ("length",): "20 m",
+    ("surface",): None,
+    ("warranty",): None,
+}
 
 _QUESTION = """\
 You read texts about items of one category, garden hose, and fill in their attributes.
@@ -517,7 +522,7 @@ Write null for an attribute that the text does not state. Do not guess. Answer i
 def led(
     prompt: PromptText, output_format: OutputFormat, config: DecodingConfig, codec: TextCodec
 ) -> PromptText:
-    """The prompt behind the demonstration; unchanged for a prompt with turns, or a model without."""
+    """The prompt behind the demonstration; unchanged if prompt or model cannot have these turns."""
     if prompt.turns or not takes_turns(codec):
         return prompt
     (shown,) = written_examples([(_TEXT, _VALUES)], _Hose, output_format, config)
