@@ -14,9 +14,9 @@ from pydantic import BaseModel
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from schemax.attributes.examples import FewShotExamples
 from schemax.base.calibration import Calibration, logit, per_item
 from schemax.base.messages import counted
-from schemax.compiler.few_shot import FewShotExamples
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example

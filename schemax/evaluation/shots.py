@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from schemax.attributes import settings_of
+from schemax.attributes.examples import FewShotExample, FewShotExamples
 from schemax.base.messages import counted, say, some_of
-from schemax.compiler.few_shot import FewShotExample, FewShotExamples
 from schemax.errors import InputError
 from schemax.evaluation.datasets import Dataset
 from schemax.evaluation.examples import (

@@ -10,14 +10,14 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakSet
 
+from schemax.attributes.examples import (
+    FewShotExamples,
+    read_few_shot_examples,
+)
 from schemax.attributes.settings import require_model
 from schemax.base.messages import perhaps
 from schemax.base.progress import track
 from schemax.compiler import CompiledSchema
-from schemax.compiler.few_shot import (
-    FewShotExamples,
-    read_few_shot_examples,
-)
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError

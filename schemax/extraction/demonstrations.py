@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
+from schemax.attributes.examples import FewShotExample, SomeValues
 from schemax.attributes.ready_made import demonstrations_of, match_of, words_of
-from schemax.compiler.few_shot import FewShotExample, SomeValues
 from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
 

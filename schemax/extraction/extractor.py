@@ -17,8 +17,8 @@ from schemax.base.messages import warn
 from schemax.base.resources import EMBEDDED_WARNING, default_model, is_embedded, named_model
 from schemax.base.trained import TrainedWith
 from schemax.compiler import CompiledSchema, as_codec
+from schemax.compiler.automata import checked_eos_ids
 from schemax.compiler.prompt import TemplateLike
-from schemax.compiler.stops import checked_eos_ids
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.extraction.calls import Calls, Options, check_options
 from schemax.extraction.documents import RecordFields, read_documents

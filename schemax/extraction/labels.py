@@ -18,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.annotations import text_of
 from schemax.base.messages import message_of
-from schemax.compiler.list_slots import Rows, leaves_of_item
+from schemax.compiler.skeleton import Rows, leaves_of_item
 from schemax.errors import InputError
 from schemax.extraction.stated import (
     Stated,

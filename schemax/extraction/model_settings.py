@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from schemax.attributes import settings_of
+from schemax.attributes.examples import FewShotExample, FewShotExamples, too_long
 from schemax.base.calibration import Calibration
 from schemax.base.trained import TrainedWith, as_trained
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.compiler.conversation import Conversation
-from schemax.compiler.few_shot import FewShotExample, FewShotExamples, too_long
 from schemax.compiler.prompt import (
     DEFAULT_TEMPLATE,
+    Conversation,
     TemplateLike,
     template_source,
     usual_template,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from schemax.base.calibration import Calibration, per_item
 from schemax.compiler import CompiledSchema
-from schemax.compiler.byte_codec import ByteCodec
-from schemax.compiler.slot_specs import is_typed
+from schemax.compiler.tokenizer import ByteCodec
 from schemax.extraction.documents import Document
 from schemax.extraction.slot_kinds import SlotKind, kinds_of
 from schemax.formats import DocumentKey, OutputFormat
@@ -270,7 +269,7 @@ def _told(
             start -= 1
         told = [value for value in whole.logprobs[start:place] if not isnan(value)]
         probability = exp(sum(told))
-        is_sure = is_typed(attribute)
+        is_sure = attribute.is_typed
         yield replace(
             slot,
             confidence=probability if is_sure else mean_probability(told),

@@ -8,12 +8,9 @@ from functools import lru_cache
 
 from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
-from schemax.compiler.choices import Branches, Choices, choices_of
-from schemax.compiler.grammars import may_be_null
-from schemax.compiler.list_slots import Fields, asked_of, limits_of
-from schemax.compiler.slot_specs import is_typed
+from schemax.compiler.choices import Branches, Choices
+from schemax.compiler.slot_specs import Fields
 from schemax.results.fields import field_tree_of
-from schemax.tokens import SlotSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,48 +38,33 @@ def kinds_of(compiled: CompiledSchema) -> tuple[SlotKind, ...]:
     would cost the values beside it."""
     leaves = field_tree_of(compiled.schema).leaves
     optional = [
-        bool(leaves[a.path].when_null) and may_be_null(a) and not a.two_phase
+        bool(leaves[a.path].when_null) and a.may_be_null and not a.two_phase
         for a in compiled.attributes
     ]
     assert compiled.fields is not None  # else the model writes the keys
-    return _kinds_of(compiled.fields, optional, compiled)
+    return _kinds_of(compiled.fields, optional)
 
 
-def _kinds_of(
-    fields: Fields, optional: Sequence[bool], compiled: CompiledSchema
-) -> tuple[SlotKind, ...]:
-    asked = [asked_of(attribute) for attribute in fields.attributes]
+def _kinds_of(fields: Fields, optional: Sequence[bool]) -> tuple[SlotKind, ...]:
     return tuple(
         SlotKind(
-            is_typed=is_typed(asked[n]),
-            is_list=asked[n].is_list,
-            choices=_choices(asked, n, spec, compiled),
-            optional=optional[n],
-            items=None if items is None else _kinds_of_items(attribute, items, compiled),
+            is_typed=segment.attribute.is_typed,
+            is_list=segment.attribute.is_list,
+            choices=choices,
+            optional=is_optional,
+            items=None if items is None else _kinds_of_items(segment.declared, items),
             branches=spec.follow_ups if isinstance(spec.follow_ups, Branches) else None,
         )
-        for n, (attribute, spec, items) in enumerate(
-            zip(fields.attributes, fields.specs, fields.items, strict=True)
+        for segment, choices, spec, items, is_optional in zip(
+            fields.segments, fields.choices, fields.specs, fields.items, optional, strict=True
         )
     )
 
 
-def _choices(
-    asked: Sequence[Attribute], place: int, spec: SlotSpec, compiled: CompiledSchema
-) -> Choices | None:
-    if isinstance(spec.follow_ups, Branches):
-        return spec.follow_ups.choices
-    if spec.grammar is None or not spec.grammar.choices:
-        return None
-    return choices_of(asked, place, compiled.format, compiled.decoding)
-
-
-def _kinds_of_items(
-    attribute: Attribute, items: Fields, compiled: CompiledSchema
-) -> tuple[SlotKind, ...]:
+def _kinds_of_items(attribute: Attribute, items: Fields) -> tuple[SlotKind, ...]:
     """The kinds of an item's slots; an item that is no model is optional if the list may shrink."""
     if attribute.fields:
         optional = [leaf.omittable and not leaf.two_phase for leaf in attribute.fields]
     else:
-        optional = [limits_of(attribute)[0] == 0]
-    return _kinds_of(items, optional, compiled)
+        optional = [attribute.num_items[0] == 0]
+    return _kinds_of(items, optional)

@@ -19,11 +19,11 @@ from pydantic_core import to_jsonable_python
 from schemax.attributes import asked_fields, compile_attributes
 from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.attributes.classes import reader_of
+from schemax.attributes.examples import FewShotExamples
 from schemax.base.calibration import FILE as CALIBRATION
 from schemax.base.calibration import Calibration
 from schemax.base.trained import FILE as TRAINED
 from schemax.compiler import as_codec
-from schemax.compiler.few_shot import FewShotExamples
 from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
 from schemax.extraction.prompt_file import PromptFile

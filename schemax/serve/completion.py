@@ -18,7 +18,7 @@ from schemax.attributes import asked_fields
 from schemax.attributes.made_classes import forbidden_by_document, is_judged_whole
 from schemax.base.messages import clipped
 from schemax.compiler import CompiledSchema
-from schemax.compiler.conversation import Conversation
+from schemax.compiler.prompt import Conversation
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.readout import read_part
 from schemax.results import Extraction

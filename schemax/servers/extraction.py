@@ -16,8 +16,8 @@ from schemax.attributes import settings_of
 from schemax.attributes.json_writer import declaration_of
 from schemax.base.messages import clipped
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.compiler.byte_codec import ByteCodec
-from schemax.compiler.conversation import Conversation
+from schemax.compiler.prompt import Conversation
+from schemax.compiler.tokenizer import ByteCodec
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import ModelError, ServerError
 from schemax.formats import get_format

@@ -11,8 +11,8 @@ from conftest import tiny_model
 from pydantic import BaseModel
 
 from schemax import AttrSchema, Extractor, InputError, SchemaError, attr, load_schema
+from schemax.attributes.examples import SomeValues
 from schemax.attributes.ready_made import demonstrations_of
-from schemax.compiler.few_shot import SomeValues
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.extraction.demonstrations import usual_demonstrations
 

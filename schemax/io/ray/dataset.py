@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
+from schemax.attributes.examples import read_few_shot_examples
 from schemax.base.resources import resource_dir
-from schemax.compiler.few_shot import read_few_shot_examples
 from schemax.compiler.prompt import load_template, template_source
 from schemax.config import resolve_decoding
 from schemax.errors import InputError, SchemaError

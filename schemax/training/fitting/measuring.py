@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from schemax.compiler.few_shot import FewShotExample
+from schemax.attributes.examples import FewShotExample
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, shown_record

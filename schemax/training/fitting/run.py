@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from schemax.attributes import compile_attributes, settings_of
+from schemax.attributes.examples import FewShotExample
 from schemax.base.calibration import Calibration
 from schemax.base.messages import counted
 from schemax.base.resources import version
-from schemax.compiler.few_shot import FewShotExample
 from schemax.compiler.prompt import template_source, usual_template
 from schemax.config import Constrain
 from schemax.errors import InputError
