@@ -33,7 +33,6 @@ from schemax.commands.explain import explain
 from schemax.commands.extract import ExtractCommand, extract
 from schemax.commands.fit import fit
 from schemax.commands.merge import merge
-from schemax.commands.moved import MOVED, moved
 from schemax.commands.report import report
 from schemax.commands.schemas import schemas
 from schemax.commands.serve import serve
@@ -129,11 +128,6 @@ _VERBS = (
 )
 for _verb in _VERBS:
     app.command(cls=ExtractCommand if _verb is extract else None)(_verb)
-_ANY = {"ignore_unknown_options": True, "allow_extra_args": True}
-for _name, _command in MOVED.items():
-    app.command(_name, hidden=True, add_help_option=False, context_settings=_ANY)(
-        moved(_name, _command)
-    )
 
 
 def _show_version(wanted: bool) -> None:

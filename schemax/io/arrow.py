@@ -145,9 +145,7 @@ def _type_in(text: str) -> Any:
     try:
         return _pyarrow().ipc.read_schema(_pyarrow().py_buffer(b64decode(text))).field(0).type
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"a column of type {text} was kept by an older version of schemax; do all rows again"
-        ) from error
+        raise InputError(f"pyarrow cannot read {text} as the type of a column") from error
 
 
 def _written(kind: Any) -> str:

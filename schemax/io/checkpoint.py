@@ -27,7 +27,7 @@ from schemax.errors import InputError
 from schemax.io.fingerprint import differences
 from schemax.io.records import Record
 from schemax.io.rows import Row
-from schemax.io.storage import ICEBERG, Folder, is_remote, sidecar
+from schemax.io.storage import Folder, is_remote, sidecar
 
 REMEDY = "start anew with --overwrite (overwrite=True)"
 
@@ -80,15 +80,9 @@ class Checkpoint:
     def __init__(self, name: str) -> None:
         if not is_remote(name) and os.path.islink(name):
             name = os.path.realpath(name)  # where the output can be put in place by renaming it
-        self._use(sidecar(name, ".parts"))
+        self.name = sidecar(name, ".parts")
+        self.folder = Folder(self.name)
         self.filling: set[OpenPart] = set()  # parts that are not complete
-        older = Folder(f"{name}.parts") if not name.startswith(ICEBERG) else None
-        # A folder of an older version, whose names did not begin with `_`, if a run made it.
-        if older is not None and not self.has_rows() and _is_of_a_run(older):
-            self._use(older.name)
-
-    def _use(self, name: str) -> None:
-        self.name, self.folder = name, Folder(name)
 
     def can_go_on(self, now: Mapping[str, Any]) -> bool:
         """True if there is an unfinished run to resume.
@@ -258,13 +252,6 @@ class Checkpoint:
     def complete(self, number: int, part_digest: str) -> None:
         """Renames an open part, whose rows are all on the disk, to a complete one."""
         self.folder.rename(_open_name(number), _name(number, part_digest))
-
-
-def _is_of_a_run(folder: Folder) -> bool:
-    try:
-        return "part rows" in json.loads(folder.read(_MANIFEST))
-    except (FileNotFoundError, ValueError, TypeError):
-        return False
 
 
 @dataclass(slots=True, eq=False)

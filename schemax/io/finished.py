@@ -35,7 +35,6 @@ from schemax.io.storage import (
     is_table_folder,
     reading,
     reading_whole,
-    remove_file,
     sidecar,
     writing,
 )
@@ -68,12 +67,6 @@ def record_name(output: str) -> str:
 
 def keys_name(output: str) -> str:
     return sidecar(output, ".keys")
-
-
-def _found_record(output: str) -> str | None:
-    """The path of a record, which older versions wrote without `_` in front; None without any."""
-    older = [] if is_lake(output) else [f"{output}{_RECORD}"]
-    return next(filter(is_file, (record_name(output), *older)), None)
 
 
 @with_config(ConfigDict(extra="allow"))
@@ -127,13 +120,11 @@ class RunRecord:
         data = {"version": _VERSION, **asdict(self)}
         with writing(record_name(self.summary.output), scratch) as handle:
             handle.write(json.dumps(data, indent=1, default=str).encode() + b"\n")
-        if not is_lake(self.summary.output):
-            remove_file(f"{self.summary.output}{_RECORD}")
 
 
 def read_run_record(output: str) -> RunRecord:
     """Reads a table's record. Raises InputError for a table that no run over files has made."""
-    name = _found_record(output) or record_name(output)
+    name = record_name(output)
     try:
         with reading(name) as handle:
             data = json.load(handle)
@@ -163,7 +154,7 @@ def finished_note(output: str, known: Mapping[str, Any]) -> str | None:
     known: the settings that rows depend on, as far as they are known before a model is loaded.
     """
     try:
-        if not is_table(output) or _found_record(output) is None:
+        if not is_table(output) or not is_file(record_name(output)):
             return None
         record = read_run_record(output)
     except InputError:  # an unreadable record is replaced

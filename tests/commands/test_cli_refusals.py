@@ -117,21 +117,6 @@ def test_numbers_beyond_64_bits_are_refused(run: Run, tmp_path: Path) -> None:
     assert "Invalid value for '--limit': 99999999999999999999 is too large" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "command"),
-    [
-        (("data",), "python -m reproduce.dataset"),
-        (("data", "oa-mine", "-o", "oa-mine"), "python -m reproduce.dataset"),
-        (("pairwise", "--help"), "python -m reproduce.sheet"),
-    ],
-)
-def test_verbs_that_have_moved_name_the_new_command(
-    run: Run, arguments: Sequence[str], command: str
-) -> None:
-    refused(run(*arguments), "in a checkout", f"`{command}`")
-    assert f" {arguments[0]} " not in run("--help").stdout
-
-
 def test_a_table_without_a_header_is_no_input(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_bytes(b"")
     (tmp_path / "out.csv").write_text("earlier")
