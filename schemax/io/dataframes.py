@@ -15,10 +15,10 @@ from schemax.extraction.documents import RecordFields
 from schemax.extraction.extractor import Extractor, loaded
 from schemax.io.arrow import plain_schema, record_batch
 from schemax.io.arrow_in import as_record, batch_records, holds_times, projected, read_cells
+from schemax.io.checkpoint import PART_ROWS
 from schemax.io.columns import Schemas
 from schemax.io.input_columns import checked_frame
 from schemax.io.records import Record, check_names
-from schemax.io.resumable import PART_ROWS
 from schemax.io.rows import Details, RowForm
 from schemax.io.storage import optional
 from schemax.io.stream import in_order

@@ -12,7 +12,7 @@ from schemax.base.resources import default_model, named_model
 from schemax.extraction.calls import Options, check_options
 from schemax.extraction.extractor import Extractor, loaded
 from schemax.io.columns import Schemas
-from schemax.io.finished import Retry
+from schemax.io.earlier import Retry
 from schemax.io.input_columns import tell_of_columns
 from schemax.io.job import IfComplete, Job, Place, source_of
 from schemax.io.long_documents import TooLong

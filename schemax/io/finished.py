@@ -22,9 +22,7 @@ from typing_extensions import TypedDict
 from schemax.base.messages import counted, misfit_of
 from schemax.errors import InputError
 from schemax.io import fingerprint
-from schemax.io.checkpoint import Checkpoint
 from schemax.io.columns import Column
-from schemax.io.document_files import is_document
 from schemax.io.lake import is_lake
 from schemax.io.partitions import in_order, values_in
 from schemax.io.readers import read_file
@@ -273,63 +271,3 @@ _OF_TEXT: Mapping[str, Callable[[str], Any]] = {
     "date": lambda text: text[:10],  # Excel has times in dates
     "json": json.loads,
 }
-
-
-# Settings that must not change, since rows that did not fail stay.
-_SAME = ("limit", "shard", "keep", "details")
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """A retry of the failed rows of a finished table. failed: their indexes.
-
-    documents: input files that are a failed row each, and may have been corrected since.
-    """
-
-    output: str
-    record: RunRecord
-    failed: frozenset[int]
-    documents: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, output: str) -> Retry:
-        """The retry of a table. Raises InputError for a table that no run over files has made."""
-        record = read_run_record(output)
-        rows = read_results(output, record.table)
-        failed = {row["index"]: row["id"] for row in rows if row["attributes"] is None}
-        documents = filter(is_document, filter(None, failed.values()))
-        return cls(output, record, frozenset(failed), frozenset(documents))
-
-    @property
-    def digest(self) -> str:
-        """A digest of the indexes of the failed rows."""
-        return fingerprint.digest(",".join(map(str, sorted(self.failed))))
-
-    def is_over(self, checkpoint: Checkpoint) -> bool:
-        """True if kept rows are of an earlier retry, which the table holds already."""
-        before = checkpoint.manifest() or {}
-        earlier = self.record.settings.get("retried")
-        return before.get("retried") == earlier != self.digest
-
-    def check(self, known: Mapping[str, Any], table: TableSchema | None) -> None:
-        """Raises InputError if new rows would not fit between the others.
-
-        known: the settings that the run's rows depend on.
-        """
-        now = {k: v for k, v in known.items() if k in _SAME or k.startswith("input ")}
-        before = self.record.settings
-        mended = {f"input {name}" for name in self.documents}
-        now |= {key: before[key] for key in mended & now.keys() & before.keys()}
-        found = fingerprint.differences(before, now)
-        if is_typed(self.output) and table != self.record.table:
-            found.append("the columns changed")
-        if found:
-            raise InputError(
-                f"cannot do the failed rows of {self.output} again: {'; '.join(found)}; restore "
-                "these, or do all rows again"
-            )
-
-    def others(self) -> Iterator[Row]:
-        """Yields the rows that did not fail, in order."""
-        rows = keyed_results(self.output)
-        return (row for row in rows if row["index"] not in self.failed)

@@ -6,8 +6,9 @@ import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from schemax.attributes import settings_of
@@ -17,25 +18,30 @@ from schemax.base.progress import track
 from schemax.errors import FULL_DISK, InputError, SchemaxError
 from schemax.extraction.calls import Options
 from schemax.extraction.documents import RecordFields
-from schemax.io import fingerprint, resumable
-from schemax.io.checkpoint import Checkpoint, digest_of_all
+from schemax.io import fingerprint
+from schemax.io.checkpoint import Checkpoint
 from schemax.io.columns import named_schemas
 from schemax.io.document_files import is_document
+from schemax.io.earlier import EarlierTable, Retry
 from schemax.io.finished import (
-    Retry,
     RunRecord,
     add_key,
     finished_note,
+    keyed_results,
     read_run_record,
     write_keys,
 )
 from schemax.io.input_columns import kept_columns
-from schemax.io.known import Known, check_earlier, salt_of
 from schemax.io.lake import check_lake, is_lake
 from schemax.io.partitions import Layout, check_place
 from schemax.io.readers import InputFiles, Shard
 from schemax.io.records import STANDARD
-from schemax.io.resumable import ResumableRun
+from schemax.io.resumable import (
+    PART_LENGTH,
+    ResumableRun,
+    records_digests,
+    salt_of,
+)
 from schemax.io.rows import check_kept
 from schemax.io.storage import (
     check_folder,
@@ -128,11 +134,13 @@ class Job:
         tally = Tally()
         table = self._checked_table()
         if self.retry is not None and not self.retry.failed and self.retry.output == self.output:
-            for row in self.retry.others():
+            for row in keyed_results(self.output):
                 tally.add_row(row)
             return tally.summary(self.source.files, self.output)
         written = partial(open_writer, self.output, table, csv_formulas=self.csv_formulas)
         if is_resumable(self.source, self.output):
+            if self.retry is not None and self.reuse is not None:
+                raise InputError("a retry keeps all rows that did not fail; leave reuse out")
             return self._in_parts(written, tally, table)
         if self.retry is not None or self.reuse is not None or self.if_complete != "replace":
             raise InputError("retries, reuse and if_complete take a run from files to a file")
@@ -203,15 +211,14 @@ class Job:
             **fingerprint.of_files(source.files),
             "limit": source.limit,
             "shard": str(source.shard),
-            "part rows": resumable.PART_ROWS,
-            "part length": resumable.PART_LENGTH,
-            "repeats": "once",
+            "part rows": checkpoint.part_rows,
+            "part length": PART_LENGTH,
         }
-        earlier = None if self.reuse is None else check_earlier(self.reuse, output)
+        earlier = None if self.reuse is None else EarlierTable.to_reuse(self.reuse, output)
         if retry is not None:
             retry.check(known, table)
             known["retried"] = retry.digest
-            source = replace(source, only=retry.failed)
+            earlier = EarlierTable(retry.output, "index")
             overwrite = overwrite or retry.is_over(checkpoint)
         goes_on = not overwrite and checkpoint.can_go_on(known)  # before a model is loaded
         note = None
@@ -221,46 +228,45 @@ class Job:
             raise InputError(f"{note.partition('; this run')[0]}; --if-complete error keeps it")
         with self.backend(self.task) as engine:
             manifest = {**known, **engine.fingerprint}
-            seen = (manifest["decoding documents"], manifest["decoding slots"])
-            independent = seen == ("isolated", "independent")
-            keyed = independent and not manifest["decoding temperature"]
-            salt = salt_of({**manifest, "csv formulas": self.csv_formulas}) if keyed else None
-            form = self.task.form
-            rows = Known(salt, form, earlier)
-            run = ResumableRun(source, checkpoint, form, independent, resumable.PART_ROWS, rows)
             settings = {**manifest, **layout}
             if note is not None and self.if_complete == "skip":
                 record = read_run_record(output)
-                is_same = not fingerprint.differences(record.settings, settings)
-                if is_same and run.has_records(record.settings.get("records")):
+                if self._is_same(record, settings):
                     self.on_finished(
                         f"{output} is complete and was made the same way: nothing is computed"
                     )
                     return record.summary.unchanged()
-            if note is not None and not overwrite and earlier != output:
+            if note is not None and not overwrite and self.reuse != output:
                 self.on_finished(note)
+            seen = (manifest["decoding documents"], manifest["decoding slots"])
+            independent = seen == ("isolated", "independent")
+            keyed = independent and not manifest["decoding temperature"]
+            salt = salt_of({**manifest, "csv formulas": self.csv_formulas}) if keyed else None
+            run = ResumableRun(source, checkpoint, self.task.form, independent, salt, earlier)
             opened = checkpoint.opened(manifest, overwrite=overwrite)
             with opened as goes_on, _noting(checkpoint, output):
-                finished = checkpoint.finished_rows() if goes_on else 0
+                finished = checkpoint.count() if goes_on else 0
                 if finished and self.on_resume is not None:
                     self.on_resume(finished, checkpoint.name)
-                with closing(engine.fill(run)) as stream:
+                with checkpoint.writing(), closing(engine.fill(run)) as stream:
                     for item in self._tracked(stream, tally, source, finished):
                         self._add(item, tally)
-                keys = bytearray()
+                keys, records = bytearray(), blake2b(digest_size=8)
                 run_id = str((checkpoint.manifest() or {}).get("run"))
                 with written(
                     scratch=checkpoint.scratch("whole"), layout=self.layout, run=run_id
                 ) as writer:
-                    others = () if retry is None else retry.others()
-                    for row, key, origin in run.assemble(writer, others):
+                    for row, key, digest, origin in run.assemble(writer):
                         tally.add_row(row)
-                        tally.add_origin(origin, was_there=rows.was_there(row["id"]))
+                        was_there = earlier is not None and earlier.was_there(row["id"])
+                        tally.add_origin(origin, was_there=was_there)
                         add_key(keys, key)
-                    gone = None if self.reuse is None else rows.gone()
+                        records.update(digest.encode())
+                    gone = None
+                    if self.reuse is not None:
+                        gone = 0 if earlier is None else earlier.gone()
                     summary = tally.summary(source.files, output, gone)
-                    parts = sorted(checkpoint.finished().items())
-                    settings["records"] = digest_of_all(part for _, part in parts)
+                    settings["records"] = [records.hexdigest()]
                     # Before the table, which can be made from the kept rows again.
                     self._record(summary, settings, table, checkpoint.scratch("record"))
                 if not is_lake(output):
@@ -268,11 +274,17 @@ class Job:
                 checkpoint.remove()
         return summary
 
+    def _is_same(self, record: RunRecord, settings: Mapping[str, Any]) -> bool:
+        """True if a finished table was made with the settings from the current records."""
+        if fingerprint.differences(record.settings, settings):
+            return False
+        recorded = record.settings.get("records", [])
+        return bool(recorded == records_digests(self.source, len(recorded)))
+
     def _record(
         self, summary: Summary, settings: dict[str, Any], table: TableSchema | None, scratch: str
     ) -> None:
         if self.retry is not None:
-            settings["records"] = self.retry.record.settings.get("records")
             summary = summary.plus(self.retry.record.summary)
         model = None if self.task.place is None else str(self.task.place)
         schemas = self.task.schemas

@@ -65,7 +65,7 @@ def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
         costs = {cost: getattr(record.summary, cost) for cost in (*COSTS, "repeats")}
         summary = replace(tally.summary(record.summary.inputs, name), **costs)
         shards = sorted((one.settings for one in records.values()), key=_number)
-        digests = [shard.get("records") for shard in shards]
+        digests = [digest for shard in shards for digest in shard.get("records", ())]
         settings = {**_shared(record.settings), "shard": str(Shard()), "records": digests}
         command = _shared(record.command)
         replace(record, summary=summary, settings=settings, command=command).write()

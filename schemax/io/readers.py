@@ -91,7 +91,6 @@ class InputFiles:
     files: places, or "-" alone for stdin, which holds JSON Lines.
     columns: columns to read, in formats that can leave others unread; None for all.
     limit: the number of first rows, of all files, that are read; the shard is taken of these.
-    only: the indexes of the rows to read; None for all.
     there: the columns of the files, for JSON Lines the keys of their first 1,000 records; empty if
         unknown.
     """
@@ -101,7 +100,6 @@ class InputFiles:
     limit: int | None = None
     shard: Shard = Shard()
     there: tuple[str, ...] = ()
-    only: frozenset[int] | None = None
 
     @classmethod
     def of(
@@ -144,14 +142,10 @@ class InputFiles:
         """Yields (index, record) in order, within limit and shard. Raises InputError."""
         with closing(self._records()) as records:
             numbered = enumerate(islice(records, self.limit))
-            for index, record in islice(numbered, self.shard.number, None, self.shard.count):
-                if self.only is None or index in self.only:
-                    yield index, record
+            yield from islice(numbered, self.shard.number, None, self.shard.count)
 
     def count(self) -> int | None:
         """The number of rows; None if only reading all rows would tell."""
-        if self.only is not None:
-            return len(self.only)
         total = 0
         for file in self.files:
             if (found := count_rows(file)) is None:

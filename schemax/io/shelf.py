@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from typing import TypeAlias
+
+Key: TypeAlias = str | bytes | int
 
 
 class Shelf:
@@ -17,20 +20,20 @@ class Shelf:
             "CREATE TABLE shelf (key BLOB PRIMARY KEY, value TEXT) WITHOUT ROWID; BEGIN"
         )
 
-    def put(self, key: str | bytes, value: str | None = None) -> None:
+    def put(self, key: Key, value: str | None = None) -> None:
         self._database.execute("INSERT OR REPLACE INTO shelf VALUES (?, ?)", (key, value))
 
-    def add(self, key: str | bytes) -> bool:
-        """Adds a key without a value; True if the key is new."""
-        made = self._database.execute("INSERT OR IGNORE INTO shelf VALUES (?, NULL)", (key,))
-        return made.rowcount == 1
+    def add(self, key: Key, value: str | None = None) -> bool:
+        """Adds a key; True if the key is new. An old key keeps its value."""
+        cursor = self._database.execute("INSERT OR IGNORE INTO shelf VALUES (?, ?)", (key, value))
+        return cursor.rowcount == 1
 
-    def get(self, key: str | bytes) -> tuple[str | None] | None:
+    def get(self, key: Key) -> tuple[str | None] | None:
         """The value in a tuple; None for an unknown key."""
-        found: tuple[str | None] | None = self._database.execute(
+        row: tuple[str | None] | None = self._database.execute(
             "SELECT value FROM shelf WHERE key = ?", (key,)
         ).fetchone()
-        return found
+        return row
 
     def items(self) -> Iterator[tuple[bytes, str]]:
         """Yields keys and values, in the order of the keys."""

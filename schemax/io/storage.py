@@ -273,13 +273,14 @@ class Folder:
         if self.path is not None:
             sync_folder(self.path.parent)
 
-    def names(self) -> list[str]:
+    def sizes(self) -> dict[str, int]:
+        """The sizes of the files in the folder by name."""
         self._system.invalidate_cache()
         try:
-            found = self._system.ls(self._place, detail=False)
+            entries = self._system.ls(self._place, detail=True)
         except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
+            return {}
+        return {entry["name"].rstrip("/").rpartition("/")[2]: entry["size"] for entry in entries}
 
     def is_file(self, name: str) -> bool:
         """True for a file that is no link; stores that are not local have files alone."""
@@ -295,16 +296,13 @@ class Folder:
         with writing(f"{self.name}/{name}", f"{self.name}/{name}.tmp") as handle:
             handle.write(data)
 
-    def rename(self, old: str, new: str) -> None:
-        _rename(f"{self.name}/{old}", f"{self.name}/{new}")
-
     def delete(self, names: Sequence[str]) -> None:
         if names:
             self._system.rm([f"{self._place}/{name}" for name in names])
 
     def remove(self) -> None:
         """Removes the folder if it is empty, and no link is named."""
-        if self._is_link or self.names():
+        if self._is_link or self.sizes():
             return
         with suppress(OSError):  # somebody has just put a file into it; some stores have no folders
             self._system.rmdir(self._place)
