@@ -13,8 +13,7 @@ from schemax.io.checkpoint import Checkpoint
 from schemax.io.document_files import is_document
 from schemax.io.fingerprint import differences, digest
 from schemax.io.finished import RunRecord, is_table, keyed_results, read_run_record
-from schemax.io.shelf import Shelf
-from schemax.io.storage import suffixes
+from schemax.io.storage import Shelf, suffixes
 from schemax.io.table_schema import TableSchema
 from schemax.io.writers import is_typed
 

@@ -158,11 +158,11 @@ def finished_note(output: str, known: Mapping[str, Any]) -> str | None:
     except InputError:  # an unreadable record is replaced
         return None
     rows = f"{counted(record.summary.rows, 'row')}, {record.summary.failed:,} failed"
-    said = f"{output} is complete ({rows}, finished {record.finished})"
-    if found := fingerprint.differences(record.settings, known):
-        return f"{said} and was made otherwise: {'; '.join(found)}; this run replaces it"
+    note = f"{output} is complete ({rows}, finished {record.finished})"
+    if changes := fingerprint.differences(record.settings, known):
+        return f"{note} and was made otherwise: {'; '.join(changes)}; this run replaces it"
     return (
-        f"{said}; this run computes all rows again and replaces it; to do the failed rows alone, "
+        f"{note}; this run computes all rows again and replaces it; to do the failed rows alone, "
         f"schemax extract --retry-failed {output} (retry_failed=True)"
     )
 
@@ -182,8 +182,8 @@ def read_results(name: str, table: TableSchema | None) -> Generator[Row, None, N
         files = expand(name)
         start = name if name.endswith("/") else f"{name}/"
         columns = [values_in(file.removeprefix(start)) for file in files]
-        found = zip(files, columns, strict=True)
-        yield from in_order(row for file, more in found for row in _rows_of(file, table, more))
+        pairs = zip(files, columns, strict=True)
+        yield from in_order(row for file, more in pairs for row in _rows_of(file, table, more))
     else:
         yield from _rows_of(name, table if is_typed(name) else None)
 
@@ -256,8 +256,8 @@ def _value(column: Column, record: Mapping[str, Any], around: str) -> Any:
     name = f"{around}{column.name}"
     if column.type == "struct" and not column.is_list and name not in record:
         inside = f"{name}{SEPARATOR}"
-        found = {child.name: _value(child, record, inside) for child in column.children}
-        return found if any(value is not None for value in found.values()) else None
+        values = {child.name: _value(child, record, inside) for child in column.children}
+        return values if any(value is not None for value in values.values()) else None
     value = record[name]
     if not isinstance(value, str):
         return value

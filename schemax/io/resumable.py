@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from schemax.errors import InputError, ServerError
 from schemax.extraction.documents import category_of, id_of, shown_text
@@ -23,13 +23,15 @@ from schemax.io.earlier import EarlierTable, values_of
 from schemax.io.fingerprint import digest as digest_of_text
 from schemax.io.readers import InputFiles
 from schemax.io.records import Record
-from schemax.io.rows import Row, RowForm
-from schemax.io.shelf import Shelf
-from schemax.io.stream import Extract, compute
+from schemax.io.rows import Extract, Row, RowForm, compute
+from schemax.io.storage import Shelf
 from schemax.io.writers import Writer
 from schemax.results import Extraction
 
 K = TypeVar("K")
+
+Origin: TypeAlias = Literal["model", "repeat", "reused"]
+"""The source of a row's values: a model, another row of the run, or a reused table."""
 
 PART_LENGTH = 64 << 20
 """The characters, as JSON, of a batch's records; the record that exceeds them is the last."""
@@ -79,16 +81,6 @@ class Batch:
     part: int
     ready: tuple[bytes, ...]
     pending: tuple[Pending, ...]
-
-
-class Assembled(NamedTuple):
-    """A row of the output. digest: of its record. origin: the source of its values: a model,
-    another row of the run, or a reused table."""
-
-    row: Row
-    key: str | None
-    digest: str
-    origin: Literal["model", "repeat", "reused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +223,11 @@ class ResumableRun:
         if lines:
             self.checkpoint.add(part, lines)
 
-    def assemble(self, writer: Writer) -> Iterator[Assembled]:
-        """Writes and yields all rows in order. Raises InputError if a row is missing."""
+    def assemble(self, writer: Writer) -> Iterator[tuple[Row, str | None, str, Origin]]:
+        """Writes all rows in order; yields (row, its key, its record's digest, its origin).
+
+        Raises InputError if a row is missing.
+        """
         files = self.checkpoint.files()
         repeated = Shelf()  # the values of rows that are repeated, by index
         for number in files:
@@ -246,7 +241,7 @@ class ResumableRun:
                     raise self._lacks(due)
                 due += self.source.shard.count
                 key, is_reused = row.pop("key"), row.pop("reused", False)
-                origin: Literal["model", "repeat", "reused"] = "reused" if is_reused else "model"
+                origin: Origin = "reused" if is_reused else "model"
                 if (first := row.pop("repeats", None)) is not None:
                     stored, origin = repeated.get(first), "repeat"
                     if stored is None or stored[0] is None:
@@ -255,7 +250,7 @@ class ResumableRun:
                 elif repeated.get(index) is not None:
                     repeated.put(index, json.dumps(values_of(row)))
                 writer.write(row)
-                yield Assembled(row, key, record_digest, origin)
+                yield row, key, record_digest, origin
 
     def _lacks(self, index: int) -> InputError:
         return InputError(f"{self.checkpoint.name} lacks row {index}; {REMEDY}")

@@ -110,8 +110,8 @@ class Summary:
 def _kinds(what: str, kinds: Sequence[tuple[str, int]]) -> Iterator[str]:
     for kind, number in kinds[:_MOST_KINDS]:
         yield f"{what}: {counted(number, 'time')} {kind}"
-    if rest := len(kinds[_MOST_KINDS:]):
-        yield f"{what}: and {counted(rest, 'more kind')}"
+    if further := len(kinds[_MOST_KINDS:]):
+        yield f"{what}: and {counted(further, 'more kind')}"
 
 
 class Tally:

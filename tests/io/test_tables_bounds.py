@@ -160,7 +160,10 @@ def test_parts_are_bounded_by_what_their_records_say(
     rows_of = [[row.index for row in part.pending] for part in parts]
     assert [index for part in rows_of for index in part] == list(range(300))
     assert rows_of[0] == [0, 1, 2, 3, 4]
-    assert all(30 < len(part) <= 100 for part in rows_of[1:-1])
+    assert all(len({index // 100 for index in part}) == 1 for part in rows_of)
+    lengths = [len(json.dumps(record)) for record in made]
+    assert all(sum(lengths[index] for index in part[:-1]) < 2000 for part in rows_of)
+    assert len(rows_of) < 12
     assert parts == list(run.batches({}))
 
 

@@ -102,7 +102,8 @@ while inside < 150:
         checkpoint.can_go_on({"part rows": 1})
         with checkpoint.opened({"part rows": 1}):
             os.close(os.open("busy", os.O_CREAT | os.O_EXCL))
-            checkpoint.add(0, [b"[]"])
+            with checkpoint.writing():
+                checkpoint.add(0, [b"[]"])
             os.remove("busy")
             checkpoint.remove()
             inside += 1
@@ -126,7 +127,7 @@ def test_what_came_between_the_first_look_and_the_lock_is_seen(tmp_path: Path) -
     checkpoint = Checkpoint(str(tmp_path / "out.jsonl"))
     mine, theirs = {"part rows": 1, "limit": None}, {"part rows": 1, "limit": 7}
     assert not checkpoint.can_go_on(mine)
-    with checkpoint.opened(theirs):
+    with checkpoint.opened(theirs), checkpoint.writing():
         checkpoint.add(0, [b"[]"])
     with (
         pytest.raises(InputError, match="other settings or another input: limit was 7, is None"),

@@ -54,13 +54,13 @@ def extract(
     shown = RecordFields.of_options(options)
     keep, table = checked_frame(frame.columns, schema, shown, details, keep)
     results = arrow.from_arrow_schema(plain_schema(schema_of(table.results)), True)
-    given = types.StructType([*(frame.schema[name] for name in keep), *results])
+    result_type = types.StructType([*(frame.schema[name] for name in keep), *results])
     read = partial(extract_frame, schema=schema, details=details, keep=keep, **options)
-    return frame.mapInArrow(partial(_read, partial(read, model=model)), given)
+    return frame.mapInArrow(partial(_read, partial(read, model=model)), result_type)
 
 
 def _read(read: Any, batches: Iterator[Any]) -> Iterator[Any]:
     """Spark's columns have no dictionaries."""
     for batch in batches:
-        found = read(batch)
-        yield found.cast(plain_schema(found.schema))
+        results = read(batch)
+        yield results.cast(plain_schema(results.schema))

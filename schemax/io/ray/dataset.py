@@ -21,8 +21,7 @@ from schemax.io.checkpoint import PART_ROWS
 from schemax.io.columns import Schemas, named_schemas
 from schemax.io.dataframes import extract_frame
 from schemax.io.input_columns import checked_frame
-from schemax.io.ray.parcel import Parcel
-from schemax.io.ray.pool import Concurrency, Loaded, Pool, named_for_actors, ray_module
+from schemax.io.ray.pool import Concurrency, Loaded, Parcel, Pool, named_for_actors, ray_module
 from schemax.io.rows import Details
 
 ModelLike: TypeAlias = str | Path | Callable[[], Extractor] | None

@@ -19,11 +19,9 @@ from typing import Any, TypeAlias
 from schemax.errors import InputError, SchemaxError
 from schemax.io.checkpoint import Files
 from schemax.io.columns import Schemas
-from schemax.io.ray.parcel import Parcel
-from schemax.io.ray.pool import Loaded, Pool, ray_module
+from schemax.io.ray.pool import Loaded, Parcel, Pool, ray_module
 from schemax.io.resumable import Batch, ResumableRun, compute_lines
-from schemax.io.rows import RowForm
-from schemax.io.stream import Extract
+from schemax.io.rows import Extract, RowForm
 from schemax.io.task import Backend, Task
 from schemax.results import Extraction
 
@@ -41,11 +39,11 @@ def on_ray(task: Task, pool: Pool) -> Iterator[Backend]:
     # One call per worker: a worker that stays would keep its GPU memory.
     settings = {"num_gpus": pool.num_gpus, "num_cpus": pool.num_cpus, "max_calls": 1}
     remote = ray.remote(**settings)(_loaded)
-    found = ray.get(remote.remote(Parcel.of(task.facts, task.schemas)))
-    if found.problem is not None:
-        raise found.problem
-    load = partial(task.computing, found.made)
-    yield Backend(found.made, lambda run: _fill(run, load, task.schemas, pool))
+    loaded = ray.get(remote.remote(Parcel.of(task.facts, task.schemas)))
+    if loaded.problem is not None:
+        raise loaded.problem
+    load = partial(task.computing, loaded.made)
+    yield Backend(loaded.made, lambda run: _fill(run, load, task.schemas, pool))
 
 
 def _loaded(load: Parcel) -> Loaded:
@@ -78,20 +76,20 @@ def _fill(
         )
     try:
         for batch in computed.iter_batches(batch_size=1, batch_format="pyarrow"):
-            found = _unpacked(batch)
-            if isinstance(found, InputError):
-                broken = found
-            elif isinstance(found, SchemaxError):
-                raise found
+            result = _unpacked(batch)
+            if isinstance(result, InputError):
+                broken = result
+            elif isinstance(result, SchemaxError):
+                raise result
             else:
-                number, lines, items = found
+                number, lines, items = result
                 run.checkpoint.add(number, lines)
                 yield from items
     except ray.exceptions.RayTaskError:
         raise  # an error in code, whose traceback should be seen
     except ray.exceptions.RayError as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise SchemaxError(f"Ray gave up: {said[0]}") from error
+        lines_of_error = str(error).strip().splitlines() or [type(error).__name__]
+        raise SchemaxError(f"Ray gave up: {lines_of_error[0]}") from error
     if broken is not None:
         raise broken
 
