@@ -217,7 +217,8 @@ class Job:
             "part rows": checkpoint.part_rows,
             "part length": PART_LENGTH,
         }
-        earlier = None if self.reuse is None else EarlierTable.to_reuse(self.reuse, output)
+        compared = None if self.reuse is None else EarlierTable.to_reuse(self.reuse, output)
+        earlier = compared
         if retry is not None:
             retry.check(known, table)
             known["retried"] = retry.digest
@@ -261,13 +262,13 @@ class Job:
                 ) as writer:
                     for row, key, digest, origin in run.assemble(writer):
                         tally.add_row(row)
-                        was_there = earlier is not None and earlier.was_there(row["id"])
+                        was_there = compared is not None and compared.was_there(row["id"])
                         tally.add_origin(origin, was_there=was_there)
                         add_key(keys, key)
                         records.update(digest.encode())
                     gone = None
                     if self.reuse is not None:
-                        gone = 0 if earlier is None else earlier.gone()
+                        gone = 0 if compared is None else compared.gone()
                     summary = tally.summary(source.files, output, gone)
                     settings["records"] = [records.hexdigest()]
                     # Before the table, which can be made from the kept rows again.
@@ -281,8 +282,10 @@ class Job:
         """True if a finished table was made with the settings from the current records."""
         if fingerprint.differences(record.settings, settings):
             return False
-        recorded = record.settings.get("records", [])
-        return bool(recorded == records_digests(self.source, len(recorded)))
+        recorded = record.settings.get("records")
+        if not isinstance(recorded, list) or not recorded:
+            return False
+        return recorded == records_digests(self.source, len(recorded))
 
     def _record(
         self, summary: Summary, settings: dict[str, Any], table: TableSchema | None, scratch: str

@@ -173,15 +173,15 @@ def _files_of(name: str) -> list[str]:
     """The files of a name: in a folder, files of known kinds; of a Delta table, all files."""
     if is_delta(name) and is_folder(name):
         return DeltaTable(name).files()
-    files_there = expand(name)
+    present = expand(name)
     if not is_folder(name):
-        return files_there
+        return present
     files = [
-        file for file in files_there if is_document(file) or suffixes(file)[0] in (*JSON, *_READERS)
+        file for file in present if is_document(file) or suffixes(file)[0] in (*JSON, *_READERS)
     ]
     if not files:
         raise InputError(f"cannot read {name}: no file in it is of a known kind")
-    if unknown := sorted(set(files_there) - set(files)):
+    if unknown := sorted(set(present) - set(files)):
         count = counted(len(unknown), "file")
         logger.warning("%s: %s of other kinds left out: %s", name, count, some_of(unknown))
     return files

@@ -162,20 +162,15 @@ def expand(name: str) -> list[str]:
     if is_folder(name):
         system, path = filesystem(name)
         root = path.rstrip("/")
-        inner = sorted(
-            path_of_file.removeprefix(root).lstrip("/") for path_of_file in system.find(path)
-        )
+        inner = sorted(file.removeprefix(root).lstrip("/") for file in system.find(path))
         start = name if name.endswith(("/", os.sep)) else f"{name}/"
-        files = [
-            f"{start}{path_of_file}"
-            for path_of_file in inner
-            if not any(p[:1] in "._" for p in path_of_file.split("/"))
-        ]
+        seen = (file for file in inner if not any(p[:1] in "._" for p in file.split("/")))
+        files = [f"{start}{file}" for file in seen]
     elif not _WILDCARDS.search(name) or (not is_remote(name) and os.path.exists(name)):
         return [name]
     elif is_remote(name):
         system, path = filesystem(name)
-        files = sorted(system.unstrip_protocol(path_of_file) for path_of_file in system.glob(path))
+        files = sorted(map(system.unstrip_protocol, system.glob(path)))
     else:
         files = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
     if not files:

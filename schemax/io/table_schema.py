@@ -131,10 +131,10 @@ class TableSchema:
         """Raises InputError for a column of the input with the name of a column of the results."""
         names = {column.name for column in self.results}
         if twice := [name for name in kept if name in names]:
-            others_kept = [name for name in kept if name not in names]
+            remaining = [name for name in kept if name not in names]
             raise InputError(
                 f"{what} and the results both have a column {twice[0]!r}; rename it, or say "
-                f"which columns to keep beside the results: keep={others_kept!r}"
+                f"which columns to keep beside the results: keep={remaining!r}"
             )
 
     @cached_property

@@ -111,17 +111,15 @@ class Task:
             format = self.options.get("format") or extractor.prompt.format
             format = format or own.format or extractor.format or "json"
             template = self.options.get("template") or extractor.named_template(schema)
-            names = fingerprint.of_prompt(format, template or "verbatim")
-            settings[f"format {name}".strip()], settings[f"template {name}".strip()] = names
+            format_name, template_digest = fingerprint.of_prompt(format, template or "verbatim")
+            settings[f"format {name}".strip()] = format_name
+            settings[f"template {name}".strip()] = template_digest
             decoded, _ = extractor.settled(schema, config, self.options.get("template"))
             for setting, values in settled.items():
                 values[name] = getattr(decoded, setting)
         for setting, values in settled.items():
             several = set(values.values())
-            # Left out by default, so that runs of releases without the setting can be resumed.
-            if setting == "extractive" or several != {None}:
-                value = several.pop() if len(several) == 1 else values
-                settings[f"decoding {setting}"] = value
+            settings[f"decoding {setting}"] = several.pop() if len(several) == 1 else values
         settings["prompt"] = fingerprint.of_prompt_file(extractor.prompt)
         if isinstance(extractor.model, RemoteModel):
             return settings | extractor.model.fingerprint()
