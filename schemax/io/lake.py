@@ -105,7 +105,7 @@ class IcebergTable:
 
 def lake_table(name: str) -> DeltaTable | IcebergTable:
     """The table of a name. Raises InputError without the package, and if it cannot be reached."""
-    with _told(name):
+    with _naming_table(name):
         return DeltaTable(name) if is_delta(name) else IcebergTable(name)
 
 
@@ -114,7 +114,7 @@ def check_lake(name: str, columns: Sequence[Column], by: Sequence[str]) -> None:
     table = lake_table(name)
     if by and isinstance(table, IcebergTable):
         raise InputError(f"cannot partition {name}: make the table with its partitions first")
-    with _told(name):
+    with _naming_table(name):
         current = table.table()
         there = None if current is None else [field.name for field in current.schema().fields]
         divided = list(by)
@@ -152,14 +152,14 @@ def adding(
         stored = map(reader.get_batch, range(reader.num_record_batches))
         batches = (batch.cast(schema) for batch in stored)
         table = lake_table(name)
-        with _told(name):
+        with _naming_table(name):
             if not table.has(run):
                 stream = pyarrow.RecordBatchReader.from_batches(schema, batches)
                 table.append(stream, run, by)
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _naming_table(name: str) -> Iterator[None]:
     """Turns errors of the packages into one that names the table."""
     try:
         yield

@@ -45,6 +45,10 @@ class _Chunk(NamedTuple):
     start: int = 0
 
 
+_List: TypeAlias = tuple[SlotText, _Chunk]
+"""The slot of a list, and the chunk from which it was read."""
+
+
 @dataclass(slots=True)
 class _Row:
     """A record under way: its chunks, and their extractions so far."""
@@ -147,7 +151,7 @@ class Fitted:
             if attribute.is_list and best is not None and max(ranks)[0]:
                 leaf = field_tree_of(schema.schema).leaves[attribute.path]
                 lists = [
-                    ListInChunk(slot, chunk.text, chunk.start)
+                    (slot, chunk)
                     for part, chunk, rank in zip(parts, row.chunks, ranks, strict=True)
                     if rank[0] and (slot := part.slots[place]) is not None
                 ]
@@ -245,14 +249,6 @@ def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:
     return fits
 
 
-class ListInChunk(NamedTuple):
-    """The slot of a list, read from a chunk of a document that begins at `start`."""
-
-    slot: SlotText
-    chunk: str
-    start: int
-
-
 class _Item(NamedTuple):
     """An item: the slots of its leaves, the texts that they state, and their places."""
 
@@ -260,14 +256,14 @@ class _Item(NamedTuple):
     texts: tuple[str | None, ...]
     places: frozenset[int]
 
-    def is_part_of(self, other: _Item) -> bool:
-        is_there = self.places == other.places or not self.places.isdisjoint(other.places)
-        pairs = zip(self.texts, other.texts, strict=True)
+    def is_part_of(self, item: _Item) -> bool:
+        is_there = self.places == item.places or not self.places.isdisjoint(item.places)
+        pairs = zip(self.texts, item.texts, strict=True)
         return is_there and all(text in (None, stated) for text, stated in pairs)
 
 
 def joined_list(
-    leaf: Leaf, best: SlotText, lists: Sequence[ListInChunk], format: OutputFormat, strict: bool
+    leaf: Leaf, best: SlotText, lists: Sequence[_List], format: OutputFormat, strict: bool
 ) -> SlotText:
     """A slot with the items of all lists; `best`, if these are more than the field takes.
 
@@ -284,30 +280,28 @@ def joined_list(
         count, changes = len(items), {"raw": str(len(items)), "items": items}
     if count > dict(leaf.attribute.constraints).get("maxItems", count):
         return best
-    slots = [part.slot for part in lists]
+    slots = [slot for slot, _ in lists]
     for name in ("confidence", "probability", "legal_probability"):
         known = [getattr(slot, name) for slot in slots]
         changes[name] = None if None in known else min(known)
     return replace(best, tokens=sum(slot.tokens for slot in slots), **changes)
 
 
-def _texts(
-    leaf: Leaf, lists: Sequence[ListInChunk], format: OutputFormat, strict: bool
-) -> list[str]:
+def _texts(leaf: Leaf, lists: Sequence[_List], format: OutputFormat, strict: bool) -> list[str]:
     joined: list[str] = []
-    for part in lists:
+    for slot, _ in lists:
         known = set(joined)
-        texts = texts_of(leaf, part.slot, format, strict) or ()
+        texts = texts_of(leaf, slot, format, strict) or ()
         joined += [text for text in texts if text not in known]
     return joined
 
 
-def _items(lists: Sequence[ListInChunk], format: OutputFormat) -> list[_Item]:
+def _items(lists: Sequence[_List], format: OutputFormat) -> list[_Item]:
     chunks: list[list[_Item]] = [[]]
     before: list[_Item] = []
-    for part in lists:
-        mentions = Mentions(SpanFinder({"": part.chunk}))
-        items = [_item(slots, part.start, mentions, format) for slots in part.slot.items or ()]
+    for slot, chunk in lists:
+        mentions = Mentions(SpanFinder({"": chunk.text}))
+        items = [_item(slots, chunk.start, mentions, format) for slots in slot.items or ()]
         new = [item for item in items if not any(map(item.is_part_of, before))]
         chunks[-1] = [item for item in chunks[-1] if not any(map(item.is_part_of, new))]
         chunks.append(new)
