@@ -142,9 +142,9 @@ class Checkpoint:
             f"cannot write {self.name}: {name} in it was not written by a run; move it elsewhere"
         )
 
-    def scratch(self, what: str) -> str:
+    def scratch(self, name: str) -> str:
         """The path of a temporary file (whole, record or keys), which is removed with the parts."""
-        return f"{self.name}/{what}.tmp"
+        return f"{self.name}/{name}.tmp"
 
     def files(self) -> dict[int, list[tuple[str, int]]]:
         """The current files with rows, by part in ascending order."""

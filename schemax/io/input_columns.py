@@ -108,7 +108,7 @@ def checked_frame(
     shown: RecordFields,
     details: Details,
     keep: Sequence[str] | None,
-    what: str = "the frame",
+    source: str = "the frame",
 ) -> tuple[list[str], TableSchema]:
     """(the kept columns of a frame, the table of results). keep: None keeps all.
 
@@ -116,11 +116,11 @@ def checked_frame(
     """
     check_details(details)
     table = TableSchema.of(schemas, details=details)
-    shown.check(there, f"{what} has no column")
+    shown.check(there, f"{source} has no column")
     tell_of_columns(there, shown, schemas)
     kept = [keep] if isinstance(keep, str) else list(there if keep is None else keep)
-    check_kept(kept, there, what)
-    table.check_beside(kept, what)
+    check_kept(kept, there, source)
+    table.check_beside(kept, source)
     return kept, table
 
 

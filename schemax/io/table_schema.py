@@ -127,13 +127,13 @@ class TableSchema:
         """The columns of results: all but id, index and columns of the input."""
         return self.columns[len(self.own) + len(self.kept) :]
 
-    def check_beside(self, kept: Sequence[str], what: str) -> None:
+    def check_beside(self, kept: Sequence[str], source: str) -> None:
         """Raises InputError for a column of the input with the name of a column of the results."""
         names = {column.name for column in self.results}
         if twice := [name for name in kept if name in names]:
             remaining = [name for name in kept if name not in names]
             raise InputError(
-                f"{what} and the results both have a column {twice[0]!r}; rename it, or say "
+                f"{source} and the results both have a column {twice[0]!r}; rename it, or say "
                 f"which columns to keep beside the results: keep={remaining!r}"
             )
 
