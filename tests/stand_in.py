@@ -26,7 +26,7 @@ from schemax.extraction.calls import Calls
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.prompt_file import PromptFile
 from schemax.formats import get_format
-from schemax.io import resumable
+from schemax.io import checkpoint
 from schemax.results import Extraction, SlotText, build, failed
 
 
@@ -105,7 +105,7 @@ def note(id: str | None) -> None:
 def use(delay: float = 0.0) -> None:
     """Puts the stand-in in place of every model; $PART_ROWS says how many rows a part has."""
     judge_rows()
-    resumable.PART_ROWS = int(os.environ.get("PART_ROWS", resumable.PART_ROWS))
+    checkpoint.PART_ROWS = int(os.environ.get("PART_ROWS", checkpoint.PART_ROWS))
     made = StandIn(delay)
     options.load_extractor = lambda *_, **__: made  # type: ignore[assignment, return-value]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64encode
 from datetime import date
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from command_line import SCHEMA, Run, jsonl, refused, rows
+from report_data import data_of
 
 import schemax
 from schemax import AttrSchema, Extraction, FieldError, FieldResult
@@ -45,12 +45,6 @@ class Tea(AttrSchema):
 def shoe(index: int, brand: Any = "Crocs", size: Any = 8.5, **more: Any) -> Extraction[Any]:
     fields = {"brand": FieldResult(f'"{brand}"', brand), "size": FieldResult(str(size), size)}
     return Extraction(Shoe.model_construct(), index, None, fields=fields, **more)
-
-
-def data_of(html: str) -> dict[str, Any]:
-    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, re.S)
-    parsed: dict[str, Any] = json.loads(found)
-    return parsed
 
 
 @pytest.mark.parametrize("text", HOSTILE)
