@@ -282,8 +282,8 @@ def calibrate(
     decoding that names its own, which goes before that of a calibration.
     """
     raw = copy(extractor)
-    raw.calibration = Calibration()
-    config = replace(decoding or extractor.decoding, min_probability=0.0)
+    raw.defaults = replace(extractor.defaults, calibration=Calibration())
+    config = replace(decoding or extractor.defaults.decoding, min_probability=0.0)
     if null_penalties and config.null_penalty is not None:
         raise InputError(
             f"the decoding has its own null_penalty, {config.null_penalty:g}, which a calibration "

@@ -1,21 +1,52 @@
-"""Turns records of any shape into documents, or into the problem with them."""
+"""The inputs of a call: options, and records of any shape, which become documents."""
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, get_args
+from inspect import Parameter, signature
+from typing import Any, TypedDict, get_args
 
+from schemax.attributes.settings import require_model
 from schemax.base.messages import clipped, perhaps, some_of
-from schemax.errors import InputError
+from schemax.compiler.few_shot import FewShotExamples
+from schemax.compiler.prompt import TemplateLike
+from schemax.config import DecodingConfig
+from schemax.errors import InputError, SchemaError
+from schemax.formats import OutputFormat
 from schemax.reading.markup import Html, plain_text, recognised
 
 # Of one document: tokenizers take some 60 bytes of memory for each, and their regular expressions
 # give up on longer runs.
 MOST_CHARACTERS = 10_000_000
+
+
+class Options(TypedDict, total=False):
+    """The options of `Extractor.stream`, which explains them."""
+
+    text: str | Sequence[str] | None
+    id: str
+    category: str | None
+    format: str | OutputFormat | None
+    template: TemplateLike | None
+    decoding: str | DecodingConfig | None
+    examples: FewShotExamples | None
+    html: Html
+
+
+def check_options(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Raises TypeError for an option that is not among `Options`. function: has the options."""
+    if strange := sorted(options.keys() - Options.__annotations__.keys()):
+        parameters = signature(function).parameters.values()
+        own = [item.name for item in parameters if item.kind is Parameter.KEYWORD_ONLY]
+        known = list(dict.fromkeys([*Options.__annotations__, *own]))
+        raise TypeError(
+            f"{function.__name__}() has no option {strange[0]!r}{perhaps(strange[0], known)}; it "
+            f"has {', '.join(known)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +288,44 @@ def _is_missing(value: Any) -> bool:
 
 def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, (str, bool, numbers.Number, Decimal))
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The inputs of a call, checked as far as this needs no model.
+
+    total: the number of products, if it is known. schemas: by category; a single schema under "".
+    options: see `Options`.
+    """
+
+    documents: Iterator[Document]
+    total: int | None
+    schema: type[Any] | Mapping[str, type[Any]]
+    schemas: Mapping[str, type[Any]]
+    shown: RecordFields
+    options: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[..., Any],
+        products: Iterable[Any],
+        schema: type[Any] | Mapping[str, type[Any]],
+        options: Mapping[str, Any],
+    ) -> Inputs:
+        """function: has the options, see `check_options`. Raises as `Extractor.stream` does."""
+        check_options(function, options)
+        schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
+        if not schemas:
+            raise SchemaError("schemas", None, "no category is given")
+        for declared in schemas.values():
+            require_model(declared)
+        shown = RecordFields.of_options(options)
+        total = len(products) if isinstance(products, Sized) else None
+        return cls(read_documents(products, shown), total, schema, schemas, shown, options)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options of `Extractor.compile`, examples excluded."""
+        names = ("format", "template", "decoding")
+        return {name: self.options[name] for name in names if name in self.options}

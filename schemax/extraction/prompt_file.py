@@ -1,7 +1,7 @@
 """Prompt files: what `schemax fit` chose for a model and some categories, `prompt.json`.
 
-Data alone, no code: the template is text, rendered in the sandbox as every other one, and the
-demonstrations are annotated documents, as people write them.
+A prompt file is data: its template is text, rendered in the sandbox, and its demonstrations are
+annotated documents.
 """
 
 from __future__ import annotations
@@ -9,22 +9,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from schemax.attributes import settings_of
 from schemax.base.calibration import Calibration
+from schemax.compiler.few_shot import FewShotExample, FewShotExamples
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.errors import InputError, TemplateError
+from schemax.extraction.labels import labelled_instance
+from schemax.extraction.stated import as_stated
 from schemax.formats import get_format
 
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """An annotated document that the instruction of its category shows.
+    """An annotated document in the prompt of its category.
 
-    attributes: name, or title, -> JSON value; an attribute that is not named is null.
+    attributes: name, or title, -> JSON value; an attribute without a key is null.
     """
 
     category: str
@@ -36,7 +40,7 @@ class Demonstration:
 class PromptFile:
     """The contents of a prompt file; None for a setting that was not chosen.
 
-    template: text. demonstrations: of all categories, in the order in which they are shown.
+    template: its text. demonstrations: of all categories, in the order in which they are shown.
     source: the file's path, for messages.
     """
 
@@ -47,22 +51,33 @@ class PromptFile:
     calibration: Calibration | None = None
     source: str = "the prompt file"
 
-    def without(self, *, template: bool, format: bool) -> PromptFile:
-        """The file without template or format, where the user named others."""
-        return replace(
-            self,
-            template=None if template else self.template,
-            format=None if format else self.format,
-        )
+    def examples(self, schemas: type[Any] | Mapping[str, type[Any]]) -> FewShotExamples | None:
+        """The demonstrations as examples of a schema, or of several by category; None without any.
 
-    def of_category(self, category: str) -> list[tuple[str, Demonstration]]:
-        """(name in messages, demonstration) of a category, in any case of letters."""
-        wanted = category.casefold()
+        Categories are compared without regard to case; a single schema has the category that it
+        declares. Raises InputError, naming the demonstration, for one that does not fit.
+        """
+        if not isinstance(schemas, Mapping):
+            return self._of_category(settings_of(schemas).category, schemas) or None
+        by_category = {name: self._of_category(name, schema) for name, schema in schemas.items()}
+        return {name: examples for name, examples in by_category.items() if examples} or None
+
+    def _of_category(self, category: str, schema: type[Any]) -> list[FewShotExample]:
         return [
-            (f"demonstrations[{place}] of {self.source}", one)
-            for place, one in enumerate(self.demonstrations)
-            if one.category.casefold() == wanted
+            _example(f"demonstrations[{place}] of {self.source}", demonstration, schema)
+            for place, demonstration in enumerate(self.demonstrations)
+            if demonstration.category.casefold() == category.casefold()
         ]
+
+
+def _example(name: str, demonstration: Demonstration, schema: type[Any]) -> FewShotExample:
+    """name: the demonstration's, in messages."""
+    try:
+        stated = {key: as_stated(value) for key, value in demonstration.attributes.items()}
+    except ValueError as error:
+        raise InputError(f"document {name}: {error}") from error
+    instance = labelled_instance(name, demonstration.category, stated, schema)
+    return demonstration.text, instance
 
 
 PromptLike = str | Path | PromptFile
@@ -72,9 +87,9 @@ _KEYS = ("template", "format", "decoding", "demonstrations", "calibration")
 
 
 def read_prompt_file(prompt: PromptLike) -> PromptFile:
-    """A prompt file of a path; one that was read is returned as it is.
+    """Reads a prompt file; returns a `PromptFile` unchanged.
 
-    Raises InputError, naming the file and the key, for what cannot be read or used.
+    Raises InputError, naming the file and the key, for a file that cannot be read or used.
     """
     if isinstance(prompt, PromptFile):
         return prompt
@@ -93,13 +108,13 @@ def read_prompt_file(prompt: PromptLike) -> PromptFile:
 
 
 def write_prompt_file(prompt: PromptFile, path: Path) -> None:
-    """Writes what `read_prompt_file` reads. The file is there whole, or as it was before."""
+    """Writes a file for `read_prompt_file`, in one step: a failure leaves the old file."""
     written = {
         "template": prompt.template,
         "format": prompt.format,
         "decoding": prompt.decoding and decoding_name(prompt.decoding),
         "calibration": prompt.calibration and asdict(prompt.calibration),
-        "demonstrations": [asdict(one) for one in prompt.demonstrations],
+        "demonstrations": [asdict(item) for item in prompt.demonstrations],
     }
     scratch = path.with_name(f"_{path.name}.tmp")
     scratch.write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", "utf-8")
@@ -116,11 +131,11 @@ def _prompt_file(written: Any, source: str) -> PromptFile:
         raise ValueError("demonstrations: expected a list of annotated documents")
     template = _text("template", written.get("template"))
     if template is not None and "\n" not in template:
-        template += "\n"  # else it could be taken for the name or the path of another one
+        template += "\n"  # one line could be the name or the path of a template
     if template is not None:
         try:
             load_template(template)
-        except TemplateError as error:  # which begins with "template"
+        except TemplateError as error:  # its message begins with "template"
             raise ValueError(str(error)) from error
     if (format := _text("format", written.get("format"))) is not None:
         try:
@@ -131,7 +146,7 @@ def _prompt_file(written: Any, source: str) -> PromptFile:
         template=template,
         format=format,
         decoding=_decoding(written.get("decoding")),
-        demonstrations=tuple(_demonstration(place, one) for place, one in enumerate(shown)),
+        demonstrations=tuple(_demonstration(*item) for item in enumerate(shown)),
         calibration=_calibration(written.get("calibration")),
         source=source,
     )
@@ -154,7 +169,7 @@ def _calibration(written: Any) -> Calibration | None:
         return None
     if not isinstance(written, dict):
         raise ValueError("calibration: expected an object")
-    _check_keys("calibration: ", written, [one.name for one in fields(Calibration)])
+    _check_keys("calibration: ", written, [item.name for item in fields(Calibration)])
     try:
         return Calibration(**written)
     except (ValueError, OverflowError) as error:
@@ -163,7 +178,7 @@ def _calibration(written: Any) -> Calibration | None:
 
 def _demonstration(place: int, written: Any) -> Demonstration:
     where = f"demonstrations[{place}]"
-    names = [one.name for one in fields(Demonstration)]
+    names = [item.name for item in fields(Demonstration)]
     if not isinstance(written, dict):
         raise ValueError(f"{where}: expected an object with {', '.join(names)}")
     _check_keys(f"{where}: ", written, names)
@@ -177,7 +192,7 @@ def _demonstration(place: int, written: Any) -> Demonstration:
 
 
 def _check_keys(where: str, written: Mapping[str, Any], known: Sequence[str]) -> None:
-    # A key that is misspelt would be left out without a word.
+    # A misspelt key would be ignored silently.
     if strange := [key for key in written if key not in known]:
         raise ValueError(f"{where}unknown key {strange[0]!r}; known are {', '.join(known)}")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Unpack, get_args
 
 from schemax.base.resources import default_model, named_model
-from schemax.extraction.calls import Options, check_options
+from schemax.extraction.documents import Options, check_options
 from schemax.extraction.extractor import Extractor, loaded
 from schemax.io.columns import Schemas
 from schemax.io.finished import Retry

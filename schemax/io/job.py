@@ -15,8 +15,7 @@ from schemax.attributes.json_writer import known_declaration
 from schemax.base.messages import some_of
 from schemax.base.progress import track
 from schemax.errors import FULL_DISK, InputError, SchemaxError
-from schemax.extraction.calls import Options
-from schemax.extraction.documents import RecordFields
+from schemax.extraction.documents import Options, RecordFields
 from schemax.io import fingerprint, resumable
 from schemax.io.checkpoint import Checkpoint, digest_of_all
 from schemax.io.columns import named_schemas

@@ -11,14 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from schemax.attributes import settings_of
 from schemax.base.heap import frozen_heap
 from schemax.base.resources import version
 from schemax.compiler import CompiledSchema
 from schemax.config import LEFT_TO_MODELS, resolve_decoding
 from schemax.errors import ModelError
-from schemax.extraction.calls import Options
-from schemax.extraction.documents import RecordFields
+from schemax.extraction.documents import Options, RecordFields
 from schemax.extraction.extractor import Extractor
 from schemax.io import fingerprint
 from schemax.io.columns import Schemas, named_schemas
@@ -104,17 +102,15 @@ class Task:
     def model_fingerprint(self, extractor: Extractor) -> dict[str, Any]:
         """The settings that rows depend on and that only a model tells."""
         decoding = self.options.get("decoding")
-        config = extractor.decoding if decoding is None else resolve_decoding(decoding)
-        found = fingerprint.of_settings(config, extractor.calibration)
+        config = extractor.defaults.decoding if decoding is None else resolve_decoding(decoding)
+        found = fingerprint.of_settings(config, extractor.defaults.calibration)
         settled: dict[str, dict[str, bool | None]] = {name: {} for name in LEFT_TO_MODELS}
         for name, schema in named_schemas(self.schemas).items():
-            own = settings_of(schema)
-            format = self.options.get("format") or extractor.prompt.format
-            format = format or own.format or extractor.format or "json"
-            template = self.options.get("template") or extractor.named_template(schema)
+            format = self.options.get("format") or extractor.defaults.named_format(schema) or "json"
+            template = self.options.get("template") or extractor.defaults.named_template(schema)
             said = fingerprint.of_prompt(format, template or "verbatim")
             found[f"format {name}".strip()], found[f"template {name}".strip()] = said
-            decoded, _ = extractor.settled(schema, config, self.options.get("template"))
+            decoded, _ = extractor.defaults.settled(schema, config, self.options.get("template"))
             for setting, values in settled.items():
                 values[name] = getattr(decoded, setting)
         for setting, values in settled.items():
@@ -123,7 +119,7 @@ class Task:
             if setting == "extractive" or several != {None}:
                 told = several.pop() if len(several) == 1 else values
                 found[f"decoding {setting}"] = told
-        found["prompt"] = fingerprint.of_prompt_file(extractor.prompt)
+        found["prompt"] = fingerprint.of_prompt_file(extractor.defaults.prompt)
         if isinstance(extractor.model, RemoteModel):
             return found | extractor.model.fingerprint()
         model = extractor.model.model

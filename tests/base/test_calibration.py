@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import copy
+from dataclasses import replace
 from importlib import import_module
 from math import log
 from pathlib import Path
@@ -170,7 +171,7 @@ def read(extractor: Extractor, schema: type[Any], **changes: Any) -> Any:
 
 def calibrated(extractor: Extractor, calibration: Calibration) -> Extractor:
     other = copy(extractor)
-    other.calibration = calibration
+    other.defaults = replace(other.defaults, calibration=calibration)
     return other
 
 

@@ -191,18 +191,18 @@ def load(model: Path) -> Callable[..., Extractor]:
 
 def test_an_extractor_with_a_prompt(load: Callable[..., Extractor], file: Path) -> None:
     fitted = load(prompt=file)
-    assert fitted.decoding == PROMPT.decoding
-    assert fitted.calibration == PROMPT.calibration
+    assert fitted.defaults.decoding == PROMPT.decoding
+    assert fitted.defaults.calibration == PROMPT.calibration
     # Before what the class says, and after what the call says.
-    assert fitted.named_template(Small) == TEMPLATE
+    assert fitted.defaults.named_template(Small) == TEMPLATE
     named = load(prompt=file, template="standard", decoding="isolated", format="yaml")
-    assert named.named_template(Small) == Small.__schema_settings__["template"]
-    assert named.decoding == DecodingConfig()
+    assert named.defaults.named_template(Small) == Small.__schema_settings__["template"]
+    assert named.defaults.decoding == DecodingConfig()
     assert named.compile(Small).format.name == "yaml"
     assert fitted.compile(Small).format.name == "json"
     plain = load()
-    assert plain.with_prompt(PROMPT).decoding == PROMPT.decoding
-    assert plain.decoding == DecodingConfig()  # as it was
+    assert plain.with_prompt(PROMPT).defaults.decoding == PROMPT.decoding
+    assert plain.defaults.decoding == DecodingConfig()  # as it was
 
 
 def test_an_extractor_takes_its_prompt_to_other_processes(
@@ -213,8 +213,8 @@ def test_an_extractor_takes_its_prompt_to_other_processes(
         text = file.read_text()
         file.unlink()
         there = pickle.loads(sent)
-        assert there.prompt == fitted.prompt
-        assert there.calibration == PROMPT.calibration
+        assert there.defaults.prompt == fitted.defaults.prompt
+        assert there.defaults.calibration == PROMPT.calibration
         file.write_text(text)
 
 

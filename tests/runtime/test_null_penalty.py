@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import copy
+from dataclasses import replace
 from math import exp
 from pathlib import Path
 from typing import Any, Literal
@@ -107,7 +108,7 @@ def test_calls_with_other_penalties_share_no_passes(extractor: Extractor) -> Non
 
 def test_the_models_own_and_another(extractor: Extractor) -> None:
     own = copy(extractor)
-    own.calibration = Calibration(null_penalty=-100)
+    own.defaults = replace(own.defaults, calibration=Calibration(null_penalty=-100))
     assert all(item.value.brand is None for item in read(own))
     plain = [item.value for item in read(extractor)]
     assert [item.value for item in read(own, null_penalty=0)] == plain

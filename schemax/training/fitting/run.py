@@ -157,11 +157,10 @@ def fit(
 
 def _without_prompt(extractor: Extractor, *, raw: bool = True) -> Extractor:
     """Returns the extractor without a prompt file; raw: without a calibration, too."""
-    made = copy(extractor)
-    made.prompt = PromptFile()
-    if raw:
-        made.calibration = Calibration()
-    return made
+    plain = copy(extractor)
+    calibration = Calibration() if raw else extractor.defaults.calibration
+    plain.defaults = replace(extractor.defaults, prompt=PromptFile(), calibration=calibration)
+    return plain
 
 
 def _shots(
@@ -189,8 +188,8 @@ def _templates(
     extractor: Extractor, schemas: Mapping[str, type[BaseModel]], more: Mapping[str, str]
 ) -> dict[str, str | None]:
     """Returns texts of templates by name; the template without a prompt file comes first."""
-    own = any(extractor.named_template(schema) for schema in schemas.values())
-    usual = extractor.decoding.template
+    own = any(extractor.defaults.named_template(schema) for schema in schemas.values())
+    usual = extractor.defaults.decoding.template
     first: dict[str, str | None] = (
         {"its own template": None}
         if own
@@ -203,9 +202,9 @@ def _first(work: Work) -> Candidate:
     """Returns the current prompt as a candidate. For untrained models it names the settings, which
     a prompt file would else leave out."""
     extractor, name = work.extractor, next(iter(work.templates))
-    if extractor.is_trained or not _has_slots(extractor):
+    if extractor.defaults.is_trained or not _has_slots(extractor):
         return Candidate(name)
-    settled = [extractor.settled(schema)[0] for schema in work.schemas.values()]
+    settled = [extractor.defaults.settled(schema)[0] for schema in work.schemas.values()]
     return Candidate(
         name,
         extractive=all(one.extractive for one in settled),
@@ -215,7 +214,7 @@ def _first(work: Work) -> Candidate:
 
 def _has_slots(extractor: Extractor) -> bool:
     """True if decoding can constrain values to what their fields, or their documents, allow."""
-    config = extractor.decoding
+    config = extractor.defaults.decoding
     served = isinstance(extractor.model, RemoteModel)
     return config.layout != "autoregressive" and config.constrain and not served
 
@@ -228,7 +227,7 @@ def _space(work: Work, split: Split, first: Candidate) -> Space:
     for category, rows in split.pool.items():
         names = list(titles_of(compile_attributes(work.schemas[category])).values())
         pool[category] = coverage_order(rows, labels, names, SIZES[-1])[:MOST_SHOWN]
-    config = extractor.decoding
+    config = extractor.defaults.decoding
     slots = _has_slots(extractor)
     copied = config.extractive if first.extractive is None else first.extractive
     scored = first.contextual_calibration
@@ -271,11 +270,11 @@ def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
     said = {
         "version": version(),
         "model": dict(model),
-        "template": str(extractor.template),
+        "template": str(extractor.defaults.template),
         **fingerprint.of_schemas(work.schemas),
-        **fingerprint.of_settings(extractor.decoding, extractor.calibration),
+        **fingerprint.of_settings(extractor.defaults.decoding, extractor.defaults.calibration),
         "templates": dict(work.templates),
-        "format": work.format or str(extractor.format),
+        "format": work.format or str(extractor.defaults.format),
         "formats": [settings_of(schema).format for schema in work.schemas.values()],
         "examples": [repr(one) for one in work.examples],
         "split": [split.pool, split.deciding, split.held_out],
