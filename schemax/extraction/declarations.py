@@ -1,11 +1,11 @@
-"""Reads declarations by name: ready-made, a class, a document, or a trained model's folder."""
+"""Declarations by name: ready-made, a class, a document, or a trained model's folder."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -17,11 +17,31 @@ from pydantic_core import SchemaError as CoreSchemaError
 from schemax.attributes import settings_of
 from schemax.attributes.classes import BROKEN, broken_at, declares_fields
 from schemax.attributes.field_type import UnsupportedType
+from schemax.attributes.ready_made import demonstrations_of, document_of, match_of, ready_made
 from schemax.attributes.recursion import root_type
 from schemax.base.trained import FILE, TrainedWith, read_trained
 from schemax.errors import InputError, SchemaxError
-from schemax.extraction.catalog import load_schema
 from schemax.extraction.schema import AttrSchema
+
+
+def load_schema(name: str) -> type[AttrSchema]:
+    """A ready-made schema, such as "television". Raises InputError for an unknown name."""
+    stem = ready_made(name)
+    shown = [{"text": text, "attributes": values} for text, values in demonstrations_of(stem)]
+    return AttrSchema.from_json_schema({**document_of(stem), "demonstrations": shown})
+
+
+def load_schemas(categories: Iterable[str]) -> dict[str, type[AttrSchema]]:
+    """For each of a shop's categories the ready-made schema that its name means, if there is one.
+
+    `extract(products, load_schemas(categories), category=...)` reads every product for the
+    attributes of its own category. Of a path ("Electronics > Smart TVs"), the last level counts;
+    case and plurals make no difference. Categories without a schema are left out.
+    """
+    found = {category: match_of(category) for category in categories}
+    classes = {match.schema: load_schema(match.schema) for match in found.values() if match}
+    return {category: classes[match.schema] for category, match in found.items() if match}
+
 
 Model = type[Any]
 Declared = TypeVar("Declared", bound=Model | Mapping[str, Model])

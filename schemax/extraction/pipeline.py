@@ -11,20 +11,22 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import count, islice
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
 from schemax.base.calibration import Calibration
 from schemax.base.messages import clipped, some_of
 from schemax.compiler import CompiledSchema
+from schemax.compiler.content_free import calibrated, content_free_prompts
 from schemax.errors import InputError
-from schemax.extraction.contextual import contextually_calibrated
 from schemax.extraction.documents import Document
 from schemax.extraction.familiarity import Familiarity
 from schemax.extraction.readout import read_out, review
 from schemax.results import Extraction, failed
 from schemax.runtime.engine.engine import Placed, Windows, outputs
 from schemax.runtime.engine.shared import Call, SharedEngine
+from schemax.runtime.engine.stream import Filled
 from schemax.runtime.slots.outputs import NO_MEMORY
 from schemax.runtime.slots.requests import Request, new_request
 from schemax.runtime.slots.watcher import Watcher
@@ -282,3 +284,59 @@ def _window(documents: Iterator[Document], size: int) -> tuple[list[Document], E
     except Exception as error:  # the input may be the user's own
         return window, error
     return window, None
+
+
+_known: WeakKeyDictionary[SharedEngine, WeakKeyDictionary[CompiledSchema, CompiledSchema]] = (
+    WeakKeyDictionary()
+)
+
+
+def contextually_calibrated(engine: SharedEngine, compiled: CompiledSchema) -> CompiledSchema:
+    """The schema, calibrated for the engine's model if its decoding asks for that; cached.
+
+    If the model cannot take the prompts, nothing is calibrated; every row then reports the error.
+    """
+    if not compiled.decoding.contextual_calibration:
+        return compiled
+    of_model = _known.setdefault(engine, WeakKeyDictionary())
+    if compiled not in of_model:
+        outputs = _written(engine, compiled)
+        if outputs is None:  # perhaps for a while
+            return compiled
+        of_model[compiled] = calibrated(compiled, outputs) if outputs else compiled
+    return of_model[compiled]
+
+
+def _written(engine: SharedEngine, compiled: CompiledSchema) -> list[tuple[SlotOutput, ...]] | None:
+    """(turns * documents, N) outputs of `content_free_prompts`, in order; None if the model or the
+    memory cannot take them."""
+    # Probabilities as the model has them.
+    config = replace(
+        compiled.decoding,
+        contextual_calibration=False,
+        null_penalty=0.0,
+        max_retries=0,
+        temperature=0.0,
+    )
+    prompts = content_free_prompts(compiled)
+    layout = Windows(engine.model, config)
+    requests, refused = layout.requests((prompt, compiled.stop) for prompt in prompts)
+    if refused:
+        return None
+    done: list[Filled] = []
+    call = engine.call(config)
+    try:
+        call.give(requests)
+        call.end()
+        while not call.is_done:
+            if found := call.take(len(requests)):
+                done += found
+            else:
+                call.wait()
+        call.take(1)  # raises what the model raised
+    finally:
+        call.close()
+    of_documents = dict(outputs(done))
+    if any(output.problem is not None for output in of_documents.values()):
+        return None
+    return [of_documents[place].slots for place in range(len(of_documents))]

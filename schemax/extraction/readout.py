@@ -3,27 +3,102 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import exp, isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from schemax.attributes import Attribute
 from schemax.base.calibration import Calibration, per_item
 from schemax.compiler import CompiledSchema
 from schemax.compiler.byte_codec import ByteCodec
+from schemax.compiler.choices import Branches, Choices, choices_of
+from schemax.compiler.grammars import may_be_null
+from schemax.compiler.list_slots import Fields, asked_of, limits_of
 from schemax.compiler.slot_specs import is_typed
 from schemax.extraction.documents import Document
-from schemax.extraction.slot_kinds import SlotKind, kinds_of
 from schemax.formats import DocumentKey, OutputFormat
 from schemax.results import Extraction, FieldError, SlotText, build
-from schemax.results.confidence import distribution, mean_probability, tree_of
-from schemax.results.fields import part_of
+from schemax.results.fields import field_tree_of, part_of
 from schemax.results.list_results import with_items
 from schemax.results.repairs import refusals, settled
 from schemax.runtime.sampling.loops import run_at_end
 from schemax.servers.extraction import DeclarationCodec, read_slots
-from schemax.tokens import SlotOutput
+from schemax.tokens import SlotOutput, SlotSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotKind:
+    """The kind of a slot, known before a document is read.
+
+    choices: the attribute's choices, if decoding keeps to them.
+    branches: the slots that follow a choice.
+    optional: whether the field may go without a value.
+    is_list: whether the slot holds all items of a list.
+    items: the kinds of an item's slots, for a count.
+    """
+
+    is_typed: bool
+    is_list: bool
+    choices: Choices | None
+    optional: bool
+    items: tuple[SlotKind, ...] | None
+    branches: Branches | None = None
+
+
+@lru_cache(maxsize=128)
+def kinds_of(compiled: CompiledSchema) -> tuple[SlotKind, ...]:
+    """(N,) kinds of slots. A field that a nested model requires is not optional, since its null
+    would cost the values beside it."""
+    leaves = field_tree_of(compiled.schema).leaves
+    optional = [
+        bool(leaves[a.path].when_null) and may_be_null(a) and not a.two_phase
+        for a in compiled.attributes
+    ]
+    assert compiled.fields is not None  # else the model writes the keys
+    return _kinds_of(compiled.fields, optional, compiled)
+
+
+def _kinds_of(
+    fields: Fields, optional: Sequence[bool], compiled: CompiledSchema
+) -> tuple[SlotKind, ...]:
+    asked = [asked_of(attribute) for attribute in fields.attributes]
+    return tuple(
+        SlotKind(
+            is_typed=is_typed(asked[n]),
+            is_list=asked[n].is_list,
+            choices=_choices(asked, n, spec, compiled),
+            optional=optional[n],
+            items=None if items is None else _kinds_of_items(attribute, items, compiled),
+            branches=spec.follow_ups if isinstance(spec.follow_ups, Branches) else None,
+        )
+        for n, (attribute, spec, items) in enumerate(
+            zip(fields.attributes, fields.specs, fields.items, strict=True)
+        )
+    )
+
+
+def _choices(
+    asked: Sequence[Attribute], place: int, spec: SlotSpec, compiled: CompiledSchema
+) -> Choices | None:
+    if isinstance(spec.follow_ups, Branches):
+        return spec.follow_ups.choices
+    if spec.grammar is None or not spec.grammar.choices:
+        return None
+    return choices_of(asked, place, compiled.format, compiled.decoding)
+
+
+def _kinds_of_items(
+    attribute: Attribute, items: Fields, compiled: CompiledSchema
+) -> tuple[SlotKind, ...]:
+    """The kinds of an item's slots; an item that is no model is optional if the list may shrink."""
+    if attribute.fields:
+        optional = [leaf.omittable and not leaf.two_phase for leaf in attribute.fields]
+    else:
+        optional = [limits_of(attribute)[0] == 0]
+    return _kinds_of(items, optional, compiled)
+
 
 if TYPE_CHECKING:
     from schemax.runtime.slots.outputs import DocumentOutput
@@ -157,7 +232,7 @@ def _slot_text(
         named = kind.branches.named(text.raw, compiled.format)
         if text.complete and named is not None:
             return replace(text, tokens=len(slot.ids) + text.tokens)
-    raw, complete = compiled.decode_slot(slot.ids)
+    plain = _plain_text(slot, compiled)
     items = None
     if kind.items is not None:
         width = len(kind.items)
@@ -167,7 +242,7 @@ def _slot_text(
         ]
         items = tuple(tuple(inner[at : at + width]) for at in range(0, len(inner), width))
     if not slot.logprobs:  # of a server that does not tell them
-        return replace(_plain_text(slot, compiled), items=items)
+        return replace(plain, items=items)
     legal_at_start, legal = map(exp, slot.legal_logprobs)
     probability = exp(sum(slot.logprobs))
     confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
@@ -185,29 +260,25 @@ def _slot_text(
         # Among what the type allows, so far; what it forbids the model may have thought likelier.
         confidence, probability = confidence * legal, probability * legal
     left_out = False
-    if raw.strip() != _null_text(compiled.format):
+    if plain.raw.strip() != _null_text(compiled.format):
         # A null is no value: neither a mistake about one nor a threshold says anything of it.
         confidence = calibration.confidence(confidence)
         least = compiled.decoding.min_probability
         least = calibration.min_probability if least is None else least
         left_out = kind.optional and probability < least
         if left_out and kind.is_list:
-            left_out = per_item(probability, _num_items(raw, compiled.format)) < least
+            left_out = per_item(probability, _num_items(plain.raw, compiled.format)) < least
     null = slot.null_logprob
-    return SlotText(
-        raw,
-        slot.finish_reason,
-        len(slot.ids),
-        complete,
-        confidence,
-        probability,
-        None if null is None else exp(null),
-        legal,
-        legal_at_start,
-        alternatives,
-        left_out,
-        items,
-        is_loop=_is_loop(slot, complete),
+    return replace(
+        plain,
+        confidence=confidence,
+        probability=probability,
+        null_probability=None if null is None else exp(null),
+        legal_probability=legal,
+        legal_at_start=legal_at_start,
+        alternatives=alternatives,
+        left_out=left_out,
+        items=items,
     )
 
 
@@ -303,3 +374,63 @@ def _told(
             probability=probability,
             tokens=len(told),
         )
+
+
+Ids: TypeAlias = tuple[int, ...]
+
+_NOTHING = -1  # stands for a token before the first one
+_SURE = (1.0,)
+
+Fork: TypeAlias = tuple[Sequence[int], Sequence[float], dict[int, "Fork"]]
+"""The possible next tokens, their probabilities, and the known forks behind some of the tokens."""
+
+
+def mean_probability(logprobs: Sequence[float]) -> float:
+    """The geometric mean of the probabilities of a value's tokens."""
+    return exp(sum(logprobs) / len(logprobs))
+
+
+def tree_of(output: SlotOutput) -> Fork:
+    """The tree of known alternatives of a slot, from its own output and its branches."""
+    top: dict[int, Fork] = {}
+    outputs = [output]
+    while outputs:
+        found = outputs.pop()
+        choices = {step.step: step for step in found.alternatives}
+        onward, before = top, _NOTHING
+        for place, token in enumerate(found.ids):
+            # A branch does not replace the alternatives before it that are known already.
+            if before not in onward:
+                step = choices.get(place)
+                known = (step.ids, step.probabilities) if step else ((token,), _SURE)
+                onward[before] = (*known, {})
+            onward, before = onward[before][2], token
+        outputs += found.branches
+    return top[_NOTHING]
+
+
+def distribution(
+    values: Sequence[Any],
+    left_behind: Callable[[Ids], Mapping[int, Sequence[Any]]],
+    root: Fork,
+) -> dict[Any, float]:
+    """The probability of every value: the sum over all paths from the root to the value.
+
+    left_behind: written tokens -> the values still possible behind each next token; they share the
+        token's probability equally where no fork is known.
+    """
+    if len(values) == 1:
+        return {values[0]: 1.0}
+    found = dict.fromkeys(values, 0.0)
+    ways: list[tuple[Ids, Fork, float]] = [((), root, 1.0)]
+    while ways:
+        written, (tokens, shares, onward), probability = ways.pop()
+        left = left_behind(written) if len(onward) < len(tokens) else {}
+        for token, share in zip(tokens, shares, strict=True):
+            if token in onward:
+                ways.append(((*written, token), onward[token], probability * share))
+                continue
+            reached = left[token]
+            for value in reached:
+                found[value] += probability * share / len(reached)
+    return found

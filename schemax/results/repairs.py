@@ -12,11 +12,9 @@ from schemax.attributes.field_type import FieldPath
 from schemax.base.messages import clipped
 from schemax.formats import OutputFormat
 from schemax.results.build import row_of
-from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
 from schemax.results.instance import instance_of
-
-Slots = Sequence[SlotText | None]
+from schemax.results.slot_text import Slots, SlotText
 
 
 def refusals(

@@ -17,8 +17,8 @@ from schemax.reading.kinds import SCALARS
 from schemax.reading.kinds.ranges import INTEGER_DIGITS
 from schemax.reading.lists import items_in
 from schemax.reading.nearby import read_nearby
-from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
+from schemax.results.slot_text import SlotText
 
 # Between groups of digits.
 _SEPARATOR = "[ ,'\u00a0\u202f-]"

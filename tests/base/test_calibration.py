@@ -83,7 +83,7 @@ def test_what_is_no_calibration(settings: Any, said: str, folder: Path) -> None:
 
 
 def test_the_file_there_and_back(folder: Path) -> None:
-    assert Extractor.from_pretrained(folder).calibration == Calibration()
+    assert Extractor.from_pretrained(folder).defaults.calibration == Calibration()
     calibration = Calibration(1.25, -0.5, 0.4, -0.25, 0.125, -0.25)
     write_calibration(calibration, folder)
     assert json.loads((folder / FILE).read_text()) == {
@@ -95,7 +95,7 @@ def test_the_file_there_and_back(folder: Path) -> None:
         "null_penalty": -0.25,
     }
     assert read_calibration(folder / FILE) == calibration
-    assert Extractor.from_pretrained(folder).calibration == calibration
+    assert Extractor.from_pretrained(folder).defaults.calibration == calibration
 
 
 def test_other_keys_are_ignored_and_missing_ones_usual(tmp_path: Path) -> None:
