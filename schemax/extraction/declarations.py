@@ -32,15 +32,15 @@ def load_schema(name: str) -> type[AttrSchema]:
 
 
 def load_schemas(categories: Iterable[str]) -> dict[str, type[AttrSchema]]:
-    """For each of a shop's categories the ready-made schema that its name means, if there is one.
+    """The ready-made schemas of a shop's categories, by category.
 
     `extract(products, load_schemas(categories), category=...)` reads every product for the
-    attributes of its own category. Of a path ("Electronics > Smart TVs"), the last level counts;
+    attributes of its own category. The last level of a path ("Electronics > Smart TVs") counts;
     case and plurals make no difference. Categories without a schema are left out.
     """
-    found = {category: match_of(category) for category in categories}
-    classes = {match.schema: load_schema(match.schema) for match in found.values() if match}
-    return {category: classes[match.schema] for category, match in found.items() if match}
+    matches = {category: match_of(category) for category in categories}
+    classes = {match.schema: load_schema(match.schema) for match in matches.values() if match}
+    return {category: classes[match.schema] for category, match in matches.items() if match}
 
 
 Model = type[Any]
@@ -60,8 +60,8 @@ def read_schemas(spec: str) -> Model | dict[str, Model]:
     if Path(spec).exists() or ("," not in spec and "=" not in spec):
         return read_schema(spec)
     for part in spec.split(","):
-        category, _, one = part.strip().rpartition("=")
-        schema = read_schema(one)
+        category, _, name = part.strip().rpartition("=")
+        schema = read_schema(name)
         schemas[category or settings_of(schema).category] = schema
     return schemas
 
@@ -126,9 +126,9 @@ def text_of_file(path: Path) -> str:
 
 
 def _of_module(module: ModuleType, name: str, spec: str) -> Model:
-    found = getattr(module, name, None) if name else None
-    if declares_fields(found):
-        return found
+    declared = getattr(module, name, None) if name else None
+    if declares_fields(declared):
+        return declared
     classes = classes_of(module)
     there = f"there are {', '.join(classes)}" if classes else "it declares none"
     wanted = f"no class with fields {name!r}" if name else "name a class, file.py:Class"
@@ -141,7 +141,7 @@ def classes_of(module: ModuleType) -> dict[str, Model]:
         name: value
         for name, value in vars(module).items()
         if declares_fields(value) and (not issubclass(value, RootModel) or _is_union(value))
-        # Pydantic leaves the generic classes that it makes in the module, too.
+        # Pydantic puts parametrised generic classes into the module, too.
         if value.__module__ == module.__name__ and name.isidentifier()
     }
 
@@ -156,11 +156,11 @@ def _is_union(model: type[RootModel[Any]]) -> bool:
 
 
 def imported(place: str) -> ModuleType:
-    """Imports a module by name or by file. Whatever its code raises is its author's mistake."""
+    """Imports a module by name or by file. Raises InputError for any error of its code."""
     try:
         if place.endswith(".py"):
             return _imported_file(Path(place).resolve())
-        # Console scripts, unlike `python -m`, do not look where the user stands.
+        # Console scripts, unlike `python -m`, do not search the working directory.
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
         return importlib.import_module(place)

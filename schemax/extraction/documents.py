@@ -19,8 +19,8 @@ from schemax.errors import InputError, SchemaError
 from schemax.formats import OutputFormat
 from schemax.reading.markup import Html, plain_text, recognised
 
-# Of one document: tokenizers take some 60 bytes of memory for each, and their regular expressions
-# give up on longer runs.
+# Per document: tokenizers take some 60 bytes of memory for a character, and their regular
+# expressions give up on longer runs.
 MOST_CHARACTERS = 10_000_000
 
 
@@ -51,7 +51,7 @@ def check_options(function: Callable[..., Any], options: Mapping[str, Any]) -> N
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A record that was read. text: None if it could not be, for the reason in `problem`.
+    """A record as text. text: None if the record cannot be read, for the reason in `problem`.
 
     texts: the parts of `text` by key ("text" for a bare str): strings as in the record, other
         values as shown. A `MarkedUp` text is shown without its HTML.
@@ -86,8 +86,10 @@ class RecordFields:
         category: str | None,
         html: Html = "strip",
     ) -> RecordFields:
-        """Accepts one key as well as several. Raises ValueError for keys that are none, and for an
-        unknown `html`."""
+        """Raises ValueError for a key that is not text, and for an unknown `html`.
+
+        text: one key or several.
+        """
         if html not in get_args(Html):
             raise ValueError(f'html must be "strip" or "keep", not {html!r}')
         if not isinstance(text, str | Sequence | None):
@@ -117,19 +119,19 @@ class RecordFields:
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The keys of id and category, as far as they are not the default ones."""
+        """The keys of id and category, unless they are the defaults."""
         pairs = (("id", self.id), ("category", self.category))
         return tuple(key for usual, key in pairs if key != usual)
 
-    def check(self, there: Iterable[str], what: str) -> None:
+    def check(self, there: Iterable[str], complaint: str) -> None:
         """Raises InputError for a named key that does not exist.
 
-        what: the beginning of the message, such as "the frame has no column".
+        complaint: the beginning of the message, such as "the frame has no column".
         """
         names = list(there)
         for key in (*(self.text or ()), *self.chosen) if names else ():
             if key not in names:
-                raise _unknown(key, names, what)
+                raise _unknown(key, names, complaint)
 
     def unnamed(self, there: Iterable[str]) -> list[str]:
         """The keys that the model is shown although they are not named."""
@@ -139,9 +141,9 @@ class RecordFields:
 
 
 def read_documents(products: Iterable[Any], shown: RecordFields) -> Iterator[Document]:
-    """Documents in order; a record that cannot be read is one with a `problem`.
+    """Documents in order; for a record that cannot be read, a document with a `problem`.
 
-    Raises InputError for a bare str or mapping in place of many products.
+    Raises InputError for a str, a mapping or a frame in place of many products.
     """
     if isinstance(products, (str, bytes, Mapping)):
         raise InputError(
@@ -185,8 +187,8 @@ def _check_named(records: Sequence[Any], shown: RecordFields) -> None:
             raise _unknown(key, [*there], "no record has the key")
 
 
-def _unknown(key: str, names: Sequence[str], what: str) -> InputError:
-    return InputError(f"{what} {key!r}{perhaps(key, names)}; there are {some_of(names)}")
+def _unknown(key: str, names: Sequence[str], complaint: str) -> InputError:
+    return InputError(f"{complaint} {key!r}{perhaps(key, names)}; there are {some_of(names)}")
 
 
 def shown_text(record: Any, shown: RecordFields) -> tuple[str, dict[str, str]]:
@@ -211,7 +213,7 @@ def shown_text(record: Any, shown: RecordFields) -> tuple[str, dict[str, str]]:
 
 
 def _read(index: int, record: Any, shown: RecordFields) -> Document:
-    is_unread = isinstance(record, InputError)  # a reader's, in place of what it could not read
+    is_unread = isinstance(record, InputError)  # a reader's, in place of a record
     there = getattr(record, "cells", None) if is_unread else record
     document_id, category = id_of(there, shown), category_of(there, shown)
     if is_unread:
@@ -226,17 +228,17 @@ def _read(index: int, record: Any, shown: RecordFields) -> Document:
 
 
 def id_of(record: Any, shown: RecordFields) -> str | None:
-    """The id of a record; None where it has none."""
-    found = record.get(shown.id) if isinstance(record, Mapping) else None
-    if _is_missing(found):
+    """The id of a record, if it has one."""
+    value = record.get(shown.id) if isinstance(record, Mapping) else None
+    if _is_missing(value):
         return None
-    return str(found).lower() if isinstance(found, bool) else str(found)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def category_of(record: Any, shown: RecordFields) -> str | None:
-    """The category of a record; None where it has none."""
-    found = record.get(shown.category) if isinstance(record, Mapping) else None
-    return None if found is None else str(found)
+    """The category of a record, if it has one."""
+    value = record.get(shown.category) if isinstance(record, Mapping) else None
+    return None if value is None else str(value)
 
 
 def _text_of_mapping(record: Mapping[Any, Any], shown: RecordFields) -> tuple[str, dict[str, str]]:
@@ -249,7 +251,7 @@ def _text_of_mapping(record: Mapping[Any, Any], shown: RecordFields) -> tuple[st
         str(key): _source(value if isinstance(value, str) else _as_text(key, value), shown)
         for key, value in values
     }
-    parts = {key: text for key, one in sources.items() if (text := plain_text(one).strip())}
+    parts = {key: text for key, source in sources.items() if (text := plain_text(source).strip())}
     texts = {key: sources[key] for key in parts}
     if len(parts) == 1:
         return next(iter(parts.values())), texts

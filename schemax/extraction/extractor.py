@@ -29,7 +29,7 @@ from schemax.config import DecodingConfig, resolve_decoding
 from schemax.extraction.defaults import Defaults
 from schemax.extraction.documents import Inputs, Options, shown_text
 from schemax.extraction.familiarity import Familiarity
-from schemax.extraction.prompt_file import PromptLike, read_prompt_file
+from schemax.extraction.prompt_file import PromptFile, PromptLike, read_prompt_file
 from schemax.formats import OutputFormat
 from schemax.results import Extraction
 from schemax.results.extraction import check_on_error, values_of
@@ -38,6 +38,7 @@ from schemax.servers.remote import RemoteModel
 
 if TYPE_CHECKING:
     from schemax.extraction.pipeline import Extractions
+    from schemax.runtime.models.loading import Loaded
     from schemax.runtime.slots.watcher import Watcher
 
 T = TypeVar("T", default=Any)
@@ -151,19 +152,8 @@ class Extractor(AbstractContextManager["Extractor"]):
         if (place := named_model(name)) != name and is_embedded(place):  # its folder does not warn
             warn(EMBEDDED_WARNING)
         loaded = load(place, **loading)
-        extractor = cls(
-            loaded.model,
-            loaded.tokenizer,
-            format=loaded.trained.format,
-            template=loaded.template,
-            decoding=loaded.trained.decoding,
-            calibration=loaded.calibration,
-        )
-        own = replace(extractor.defaults, trained=loaded.trained, is_trained=loaded.is_trained)
-        extractor.defaults = own.changed(prompt, **settings)
-        load_again = partial(cls.from_pretrained, name, prompt=prompt, **settings, **loading)
-        extractor._load_again = load_again
-        return extractor
+        again = partial(cls.from_pretrained, name, **loading)
+        return cls._of(loaded, loaded.trained.decoding, prompt, settings, again)
 
     @classmethod
     def from_server(
@@ -215,19 +205,32 @@ class Extractor(AbstractContextManager["Extractor"]):
             usual = replace(usual, extractive=False)  # no server can hold texts to a document
         if usual is None or served.model.refusal(usual):
             usual = resolve_decoding(served.model.usual_decoding)
+        again = partial(cls.from_server, url, **place)
+        return cls._of(served, usual, prompt, settings, again, served.tokenizer.eos_ids)
+
+    @classmethod
+    def _of(
+        cls,
+        loaded: Loaded,
+        decoding: DecodingConfig | None,
+        prompt: PromptFile | None,
+        settings: Mapping[str, Any],
+        load_again: partial[Extractor],
+        eos_ids: Sequence[int] | None = None,
+    ) -> Extractor:
+        """decoding: the model's own; settings: format, template and decoding named by the user."""
         extractor = cls(
-            served.model,
-            served.tokenizer,
-            format=served.trained.format,
-            template=served.template,
-            decoding=usual,
-            eos_ids=served.tokenizer.eos_ids,
-            calibration=served.calibration,
+            loaded.model,
+            loaded.tokenizer,
+            format=loaded.trained.format,
+            template=loaded.template,
+            decoding=decoding,
+            eos_ids=eos_ids,
+            calibration=loaded.calibration,
         )
-        own = replace(extractor.defaults, trained=served.trained, is_trained=served.is_trained)
+        own = replace(extractor.defaults, trained=loaded.trained, is_trained=loaded.is_trained)
         extractor.defaults = own.changed(prompt, **settings)
-        load_again = partial(cls.from_server, url, prompt=prompt, **settings, **place)
-        extractor._load_again = load_again
+        extractor._load_again = partial(load_again, prompt=prompt, **settings)
         return extractor
 
     def with_prompt(

@@ -32,7 +32,7 @@ from schemax.runtime.slots.requests import Request, new_request
 from schemax.runtime.slots.watcher import Watcher
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
-# Characters of documents that are read at a time; outputs that are read out at a time.
+# Characters of documents read at a time; outputs read out at a time.
 _WINDOW_CHARACTERS, _AT_ONCE = 4_000_000, 16
 
 _Window = tuple[list[Extraction[Any]], list[Request], list[Placed]]
@@ -44,8 +44,8 @@ class Extractions:
     compiled: all of one decoding. by_category: whether a document's category names its schema; else
     one schema serves all. watcher: watches the passes of a single document. is_quick: whether the
     work is short enough for an event loop's own thread.
-    Documents become requests window by window. Stacked ones that exceed the memory are read again
-    in the end, each alone.
+    Documents become requests window by window. Stacked documents that exceed the memory are read
+    again at the end, each alone.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Extractions:
         failure: Exception | None = None
         try:
             yield from self._read(self._documents, alone=False)
-        except Exception as error:  # the input's; what was taken of it is finished first
+        except Exception as error:  # the input's; documents before it are finished first
             if not self._again:
                 raise
             failure = error
@@ -131,7 +131,7 @@ class Extractions:
         call = self._call = self._engine.call(self._config)
         try:
             while not self._is_closed:
-                # One that has little left to do is fed first; else results go first.
+                # A call with little left to do is fed first; else results go first.
                 if call.has_room and not (call.results and call.is_busy):
                     ready: list[Extraction[Any]] = []
                     refused: list[Placed] = []
@@ -150,8 +150,8 @@ class Extractions:
                         yield ready
                     if call.has_room:
                         continue
-                if found := call.take(_AT_ONCE):
-                    yield self._read_out(outputs(found), may_share)
+                if filled := call.take(_AT_ONCE):
+                    yield self._read_out(outputs(filled), may_share)
                 elif call.is_done:
                     break
                 else:
@@ -161,9 +161,9 @@ class Extractions:
         if failure is not None:
             raise failure
 
-    def _read_out(self, found: Iterable[Placed], may_share: bool) -> list[Extraction[Any]]:
+    def _read_out(self, placed: Iterable[Placed], may_share: bool) -> list[Extraction[Any]]:
         extractions = []
-        for place, output in found:
+        for place, output in placed:
             schema, document = self._owners.pop(place)
             if output.problem == NO_MEMORY and may_share:
                 self._again.append(document)
@@ -199,15 +199,17 @@ class Extractions:
             for category, group in groups.items():
                 schema = self.compiled[category]
                 try:
-                    made = self._prompts(schema, group, alone)
+                    encoded = self._prompts(schema, group, alone)
                 except InputError:
                     group, failures = _encodable(schema, group)
                     unread += failures
-                    made = self._prompts(schema, group, alone)
+                    encoded = self._prompts(schema, group, alone)
                 if schema.decoding.max_repairs:
-                    made = [self._reviewed(*each, schema) for each in zip(made, group, strict=True)]
+                    encoded = [
+                        self._reviewed(*each, schema) for each in zip(encoded, group, strict=True)
+                    ]
                 self._owners.update((next(places), (schema, item)) for item in group)
-                prompts += ((prompt, schema.stop) for prompt in made)
+                prompts += ((prompt, schema.stop) for prompt in encoded)
             yield unread, *windows.requests(prompts)
         if failure is not None:
             raise failure
@@ -217,9 +219,9 @@ class Extractions:
     ) -> PromptIds:
         """The prompt of a document with a review of its values; see `compiler.waves.Review`."""
 
-        @lru_cache(maxsize=1)  # asked more than once of the same values
+        @lru_cache(maxsize=1)  # several calls with the same values
         def judge(outputs: tuple[SlotOutput, ...]) -> Mapping[tuple[str, ...], str]:
-            with torch.inference_mode(False):  # validators may compute something of their own
+            with torch.inference_mode(False):  # validators may compute with torch
                 return review(document, compiled, self._calibration, outputs)
 
         assert compiled.waves is not None
@@ -242,16 +244,15 @@ class Extractions:
         texts = [document.text or "" for document in group]
         if alone:
             return [prompt for text in texts for prompt in compiled.encode([text])]
-        prompts, at = [], 0
+        prompts, unread = [], iter(texts)
         for prompt in compiled.encode(texts):
-            number = len(prompt.documents)
-            some, at = texts[at : at + number], at + number
-            if number == 1 or not self._engine.model.misfit(
+            own = list(islice(unread, len(prompt.documents)))
+            if len(own) == 1 or not self._engine.model.misfit(
                 new_request(prompt, compiled.stop, compiled.decoding)
             ):
                 prompts.append(prompt)
             else:
-                for text in some:
+                for text in own:
                     prompts += compiled.encode([text])
         return prompts
 
@@ -259,7 +260,7 @@ class Extractions:
 def _encodable(
     compiled: CompiledSchema, group: Sequence[Document]
 ) -> tuple[list[Document], list[Extraction[Any]]]:
-    """The documents that the tokenizer can read, and failed extractions of the others."""
+    """The documents that the tokenizer can read, and a failed extraction for any other document."""
     good: list[Document] = []
     failures: list[Extraction[Any]] = []
     for document in group:
@@ -329,8 +330,8 @@ def _written(engine: SharedEngine, compiled: CompiledSchema) -> list[tuple[SlotO
         call.give(requests)
         call.end()
         while not call.is_done:
-            if found := call.take(len(requests)):
-                done += found
+            if filled := call.take(len(requests)):
+                done += filled
             else:
                 call.wait()
         call.take(1)  # raises what the model raised

@@ -63,12 +63,12 @@ def kinds_of(compiled: CompiledSchema) -> tuple[SlotKind, ...]:
 def _kinds_of(
     fields: Fields, optional: Sequence[bool], compiled: CompiledSchema
 ) -> tuple[SlotKind, ...]:
-    asked = [asked_of(attribute) for attribute in fields.attributes]
+    leaves = [asked_of(attribute) for attribute in fields.attributes]
     return tuple(
         SlotKind(
-            is_typed=is_typed(asked[n]),
-            is_list=asked[n].is_list,
-            choices=_choices(asked, n, spec, compiled),
+            is_typed=is_typed(leaves[n]),
+            is_list=leaves[n].is_list,
+            choices=_choices(leaves, n, spec, compiled),
             optional=optional[n],
             items=None if items is None else _kinds_of_items(attribute, items, compiled),
             branches=spec.follow_ups if isinstance(spec.follow_ups, Branches) else None,
@@ -80,13 +80,13 @@ def _kinds_of(
 
 
 def _choices(
-    asked: Sequence[Attribute], place: int, spec: SlotSpec, compiled: CompiledSchema
+    leaves: Sequence[Attribute], place: int, spec: SlotSpec, compiled: CompiledSchema
 ) -> Choices | None:
     if isinstance(spec.follow_ups, Branches):
         return spec.follow_ups.choices
     if spec.grammar is None or not spec.grammar.choices:
         return None
-    return choices_of(asked, place, compiled.format, compiled.decoding)
+    return choices_of(leaves, place, compiled.format, compiled.decoding)
 
 
 def _kinds_of_items(
@@ -110,7 +110,7 @@ def read_out(
     compiled: CompiledSchema,
     calibration: Calibration,
 ) -> Extraction[Any]:
-    """An extraction of a document that was run: every slot's text, its value, the instance."""
+    """The extraction of a document from the runtime's output."""
     slots: Sequence[SlotText | None]
     nothing: tuple[FieldError, ...] = ()
     if isinstance(compiled.codec, DeclarationCodec):
@@ -130,19 +130,9 @@ def read_out(
     if compiled.decoding.max_repairs:
         refused = partial(_refusals, document, compiled)
         slots = settled(compiled.attributes, slots, refused, _null_text(compiled.format))
-    found = build(
-        compiled.schema,
-        compiled.attributes,
-        slots,
-        compiled.format,
-        index=document.index,
-        document_id=document.id,
-        steps=output.steps,
-        texts=document.texts,
-        strict=compiled.decoding.strict,
-        prompt=prompt_of(compiled),
-    )
-    return replace(found, errors=(*nothing, *found.errors)) if nothing else found
+    own = compiled.schema, compiled.attributes
+    extraction = _extraction(document, compiled, *own, slots, output.steps)
+    return replace(extraction, errors=(*nothing, *extraction.errors)) if nothing else extraction
 
 
 @lru_cache(maxsize=128)
@@ -158,22 +148,36 @@ def read_part(
     compiled: CompiledSchema,
     calibration: Calibration,
 ) -> Extraction[Any] | None:
-    """Reads one of the schema's own fields before the others are done; None while it is not done.
+    """Reads a top-level field before other fields are done; None until its slots are done.
 
-    slots: those that are done, by place. Validators that see the whole instance have not seen it.
+    slots: the finished slots, by place. Validators of the whole instance have not run.
     """
     places = [n for n, item in enumerate(compiled.attributes) if item.path[0] == name]
     if not places or not slots.keys() >= set(places):
         return None
     kinds = kinds_of(compiled)
     schema: Any = compiled.schema
+    attributes = [compiled.attributes[n] for n in places]
+    texts = [_slot_text(slots[n], kinds[n], compiled, calibration) for n in places]
+    return _extraction(document, compiled, part_of(schema, name), attributes, texts)
+
+
+def _extraction(
+    document: Document,
+    compiled: CompiledSchema,
+    schema: type[Any],
+    attributes: Sequence[Attribute],
+    slots: Sequence[SlotText | None],
+    steps: int = 0,
+) -> Extraction[Any]:
     return build(
-        part_of(schema, name),
-        [compiled.attributes[n] for n in places],
-        [_slot_text(slots[n], kinds[n], compiled, calibration) for n in places],
+        schema,
+        attributes,
+        slots,
         compiled.format,
         index=document.index,
         document_id=document.id,
+        steps=steps,
         texts=document.texts,
         strict=compiled.decoding.strict,
         prompt=prompt_of(compiled),
@@ -193,9 +197,8 @@ def review(
 def _refusals(
     document: Document, compiled: CompiledSchema, slots: Sequence[SlotText | None]
 ) -> dict[tuple[str, ...], str]:
-    strict = compiled.decoding.strict
-    asked = compiled.schema, compiled.attributes
-    return refusals(*asked, slots, compiled.format, document.texts, strict)
+    own = compiled.schema, compiled.attributes
+    return refusals(*own, slots, compiled.format, document.texts, compiled.decoding.strict)
 
 
 def _slot_texts(
@@ -207,15 +210,9 @@ def _slot_texts(
 
 def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
     raw, complete = compiled.decode_slot(slot.ids)
-    return SlotText(
-        raw, slot.finish_reason, len(slot.ids), complete, is_loop=_is_loop(slot, complete)
-    )
-
-
-def _is_loop(slot: SlotOutput, complete: bool) -> bool:
-    """True if a value that was cut off ends in a loop."""
-    is_cut = slot.finish_reason == "length" and not complete
-    return is_cut and run_at_end(slot.ids) is not None
+    text = SlotText(raw, slot.finish_reason, len(slot.ids), complete)
+    is_loop = text.is_cut and run_at_end(slot.ids) is not None
+    return replace(text, is_loop=True) if is_loop else text
 
 
 def _slot_text(
@@ -226,7 +223,7 @@ def _slot_text(
         again = _slot_text(slot.repaired, kind, compiled, calibration)
         return replace(first, repaired=again)
     if kind.branches is not None and (free_text := slot.free_text) is not None:
-        # Written by a model that would rather not have kept to the choices.
+        # The model preferred a text that is no choice.
         free = replace(kind, is_typed=False, choices=None)
         text = _slot_text(free_text, free, compiled, calibration)
         named = kind.branches.named(text.raw, compiled.format)
@@ -241,7 +238,7 @@ def _slot_text(
             for place, child in enumerate(slot.items)
         ]
         items = tuple(tuple(inner[at : at + width]) for at in range(0, len(inner), width))
-    if not slot.logprobs:  # of a server that does not tell them
+    if not slot.logprobs:  # a server without probabilities
         return replace(plain, items=items)
     legal_at_start, legal = map(exp, slot.legal_logprobs)
     probability = exp(sum(slot.logprobs))
@@ -252,16 +249,16 @@ def _slot_text(
         alternatives = distribution(choices.values, left_behind, tree_of(slot))
         chosen = choices.left_by(compiled.codec, slot.ids)
         if len(chosen) == 1:
-            # Over all ways to cut it into tokens, not just the one that was written.
+            # The sum over all ways to cut the choice into tokens.
             confidence = probability = alternatives[chosen[0]]
     if slot.beams:
         alternatives = _of_beams(slot, kind, compiled)
     if kind.is_typed:
-        # Among what the type allows, so far; what it forbids the model may have thought likelier.
+        # Relative to all texts; so far, relative to texts that the type allows.
         confidence, probability = confidence * legal, probability * legal
     left_out = False
     if plain.raw.strip() != _null_text(compiled.format):
-        # A null is no value: neither a mistake about one nor a threshold says anything of it.
+        # Null is no value, so neither calibration nor the threshold applies.
         confidence = calibration.confidence(confidence)
         least = compiled.decoding.min_probability
         least = calibration.min_probability if least is None else least
@@ -284,27 +281,27 @@ def _slot_text(
 
 def _of_beams(slot: SlotOutput, kind: SlotKind, compiled: CompiledSchema) -> dict[Any, float]:
     """The probabilities of all beams by text, None for null; lists by their literals."""
-    found: dict[Any, float] = {}
+    probabilities: dict[Any, float] = {}
     for beam in (slot, *slot.beams):
         raw, complete = compiled.decode_slot(beam.ids)
         if beam.finish_reason == "length" and not complete:
             continue
         try:
             text = raw.strip() if kind.is_list else compiled.format.unescape(raw)
-        except Exception:  # no value; a format may be the user's own
+        except Exception:  # not a value; a format may be the user's own
             continue
         if raw.strip() == _null_text(compiled.format):
             text = None
         elif not isinstance(text, str):
             text = raw.strip()
         legal = exp(beam.legal_logprobs[1]) if kind.is_typed else 1.0
-        # Several ways to cut a text into tokens are one alternative.
-        found[text] = found.get(text, 0.0) + exp(sum(beam.logprobs)) * legal
-    return found
+        # All ways to cut a text into tokens count as one alternative.
+        probabilities[text] = probabilities.get(text, 0.0) + exp(sum(beam.logprobs)) * legal
+    return probabilities
 
 
 def _num_items(raw: str, output_format: OutputFormat) -> int:
-    """Counts the items of a list that is one literal; 1 where it cannot be read."""
+    """Counts the items of a list that is one literal; 1 for a literal that cannot be read."""
     try:
         items = output_format.unescape(raw, is_list=True)
     except Exception:  # cut off; and a format may be the user's own
@@ -312,7 +309,6 @@ def _num_items(raw: str, output_format: OutputFormat) -> int:
     return len(items) if isinstance(items, list) else 1
 
 
-@lru_cache(maxsize=64)
 def _null_text(output_format: OutputFormat) -> str:
     return output_format.escape(None).strip()
 
@@ -330,18 +326,18 @@ def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[Sl
         count = compiled.decoding.documents_per_prompt
         heads = [(DocumentKey(str(place + 1)),) for place in range(count)]
     paths = [(*head, *item.labels) for head in heads for item in compiled.attributes]
-    found = compiled.format.parse(whole.raw, paths)
+    literals = compiled.format.parse(whole.raw, paths)
     cut = whole.finish_reason == "length" and not whole.complete
-    seen = "" if found else whole.raw
+    seen = "" if literals else whole.raw
     truncated = SlotText(seen, "length", whole.tokens, complete=False, is_loop=whole.is_loop)
     if cut:
         further = compiled.format.parse(f"{whole.raw}x", paths)
-        found = {path: text for path, text in found.items() if further.get(path) == text}
+        literals = {path: text for path, text in literals.items() if further.get(path) == text}
     width = len(compiled.attributes)
     return [
         (truncated if cut else None)
-        if path not in found
-        else SlotText(found[path], "stop", whole.tokens, complete=True)
+        if path not in literals
+        else SlotText(literals[path], "stop", whole.tokens, complete=True)
         for path in paths[document * width : (document + 1) * width]
     ]
 
@@ -349,9 +345,10 @@ def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[Sl
 def _told(
     slots: Sequence[SlotText | None], whole: SlotOutput, compiled: CompiledSchema
 ) -> Iterator[SlotText | None]:
-    """The fields of a chat's answer with their confidences, where they are found in it.
+    """The fields of a chat's answer, with confidences if the answer holds their literals.
 
-    whole: its bytes, with the log-probability of a token at its first one, NaN at the others.
+    whole: the answer's bytes; the log-probability of a token stands at its first byte, NaN at its
+        other bytes.
     """
     text, place = bytes(whole.ids), 0
     for slot, attribute in zip(slots, compiled.attributes, strict=True):
@@ -362,23 +359,23 @@ def _told(
             yield slot
             continue
         place = start + len(literal)
-        # The token that the literal begins in may begin before it.
+        # The literal's first token may begin before the literal.
         while isnan(whole.logprobs[start]) and start:
             start -= 1
-        told = [value for value in whole.logprobs[start:place] if not isnan(value)]
-        probability = exp(sum(told))
+        logprobs = [value for value in whole.logprobs[start:place] if not isnan(value)]
+        probability = exp(sum(logprobs))
         is_sure = is_typed(attribute)
         yield replace(
             slot,
-            confidence=probability if is_sure else mean_probability(told),
+            confidence=probability if is_sure else mean_probability(logprobs),
             probability=probability,
-            tokens=len(told),
+            tokens=len(logprobs),
         )
 
 
 Ids: TypeAlias = tuple[int, ...]
 
-_NOTHING = -1  # stands for a token before the first one
+_NOTHING = -1  # the token before the first token
 _SURE = (1.0,)
 
 Fork: TypeAlias = tuple[Sequence[int], Sequence[float], dict[int, "Fork"]]
@@ -395,17 +392,17 @@ def tree_of(output: SlotOutput) -> Fork:
     top: dict[int, Fork] = {}
     outputs = [output]
     while outputs:
-        found = outputs.pop()
-        choices = {step.step: step for step in found.alternatives}
+        output = outputs.pop()
+        choices = {step.step: step for step in output.alternatives}
         onward, before = top, _NOTHING
-        for place, token in enumerate(found.ids):
+        for place, token in enumerate(output.ids):
             # A branch does not replace the alternatives before it that are known already.
             if before not in onward:
                 step = choices.get(place)
                 known = (step.ids, step.probabilities) if step else ((token,), _SURE)
                 onward[before] = (*known, {})
             onward, before = onward[before][2], token
-        outputs += found.branches
+        outputs += output.branches
     return top[_NOTHING]
 
 
@@ -421,7 +418,7 @@ def distribution(
     """
     if len(values) == 1:
         return {values[0]: 1.0}
-    found = dict.fromkeys(values, 0.0)
+    probabilities = dict.fromkeys(values, 0.0)
     ways: list[tuple[Ids, Fork, float]] = [((), root, 1.0)]
     while ways:
         written, (tokens, shares, onward), probability = ways.pop()
@@ -432,5 +429,5 @@ def distribution(
                 continue
             reached = left[token]
             for value in reached:
-                found[value] += probability * share / len(reached)
-    return found
+                probabilities[value] += probability * share / len(reached)
+    return probabilities

@@ -274,13 +274,11 @@ def failed(
     document_id: str | None,
     message: str,
     *,
-    field: str | None = None,
-    raw: str | None = None,
     steps: int = 0,
     is_gone: bool = False,
 ) -> Extraction[Any]:
     """Makes the row of a document that could not be read at all."""
-    error = FieldError(field, clipped(message), raw)
+    error = FieldError(None, clipped(message))
     return Extraction(None, index, document_id, errors=(error,), steps=steps, is_gone=is_gone)
 
 
@@ -289,12 +287,12 @@ def check_on_error(on_error: str) -> None:
         raise ValueError(f'on_error must be "raise" or "null", not {on_error!r}')
 
 
-def values_of(found: Iterable[Extraction[Any]], on_error: str) -> list[Any]:
+def values_of(extractions: Iterable[Extraction[Any]], on_error: str) -> list[Any]:
     """Returns the instances in input order, None for a failed row.
 
     Raises ExtractionError for failed rows if on_error is "raise".
     """
-    finished = sorted(found, key=lambda item: item.index)
+    finished = sorted(extractions, key=lambda item: item.index)
     if on_error == "raise" and any(item.value is None for item in finished):
         raise ExtractionError(finished)
     _warn_of_fields(finished)

@@ -106,8 +106,8 @@ def leave_out_copies(row: Row, finder: SpanFinder) -> None:
         for inner in (inner for at in copies for inner in _leaves(items[at])):
             row.chosen[inner.index] = inner.when_null[0] if inner.when_null else Fallback.LOST
             row.stated[inner.index] = ()
-        said = some_of(f"{at + 1} (of item {first + 1})" for at, first in copies.items())
-        note = f"items left out as copies: {said}"
+        names = some_of(f"{at + 1} (of item {first + 1})" for at, first in copies.items())
+        note = f"items left out as copies: {names}"
         row.notes[index] = "; ".join(filter(None, (row.notes.get(index), note)))
 
 
@@ -117,11 +117,11 @@ def _copies(row: Row, items: list[Leaf | Group], finder: SpanFinder) -> dict[int
     for at, item in enumerate(items):
         places.setdefault(_values(row, item), []).append(at)
     copies: dict[int, int] = {}
-    for first, *others in places.values():
-        if others:
+    for first, *repeats in places.values():
+        if repeats:
             texts = {text for leaf in _leaves(items[first]) for text in row.stated[leaf.index]}
             times = max(map(finder.times, texts), default=0)
-            copies |= dict.fromkeys(others[times - 1 :] if times else (), first)
+            copies |= dict.fromkeys(repeats[times - 1 :] if times else (), first)
     return dict(sorted(copies.items()))
 
 

@@ -881,8 +881,8 @@ def test_a_failed_row() -> None:
         "errors": [{"field": None, "message": "no text", "raw": None}],
         "fields": {},
     }
-    item = failed(3, "x", "too long", field="brand", raw="y", steps=2)
-    assert item.errors == (FieldError("brand", "too long", "y"),)
+    item = failed(3, "x", "too long", steps=2)
+    assert item.errors == (FieldError(None, "too long"),)
     assert item.steps == 2
 
 
