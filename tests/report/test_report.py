@@ -124,7 +124,7 @@ def test_what_is_usual_is_left_out_and_the_rest_is_there() -> None:
         alternatives={8: 0.8, 9: 0.1, None: 0.0123456, 7: 0.05, 6: 1e-9},
     )
     full = FieldResult(slot, 8, (Span(0, 1, "t"),))
-    fields = {"size": full, "brand": FieldResult(None, None)}
+    fields = {"size": full, "brand": result("", None)}
     item = Extraction(Shoe.model_construct(), 3, "B0", fields=fields, steps=6, texts={"t": "8"})
     (row,) = data_of(schemax.report([item]))["rows"]
     cell = {"v": 8, "r": "8 ", "c": 0.8765, "s": [[0, 1, 0]], "g": 1, "o": 1, "f": "length", "t": 5}
