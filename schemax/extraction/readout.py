@@ -281,23 +281,23 @@ def _slot_text(
 
 def _of_beams(slot: SlotOutput, kind: SlotKind, compiled: CompiledSchema) -> dict[Any, float]:
     """The probabilities of all beams by text, None for null; lists by their literals."""
-    probabilities: dict[Any, float] = {}
+    found: dict[Any, float] = {}
     for beam in (slot, *slot.beams):
         raw, complete = compiled.decode_slot(beam.ids)
         if beam.finish_reason == "length" and not complete:
             continue
         try:
             text = raw.strip() if kind.is_list else compiled.format.unescape(raw)
-        except Exception:  # not a value; a format may be the user's own
+        except Exception:  # no value; a format may be the user's own
             continue
         if raw.strip() == _null_text(compiled.format):
             text = None
         elif not isinstance(text, str):
             text = raw.strip()
         legal = exp(beam.legal_logprobs[1]) if kind.is_typed else 1.0
-        # All ways to cut a text into tokens count as one alternative.
-        probabilities[text] = probabilities.get(text, 0.0) + exp(sum(beam.logprobs)) * legal
-    return probabilities
+        # Several ways to cut a text into tokens are one alternative.
+        found[text] = found.get(text, 0.0) + exp(sum(beam.logprobs)) * legal
+    return found
 
 
 def _num_items(raw: str, output_format: OutputFormat) -> int:
