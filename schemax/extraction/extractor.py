@@ -51,7 +51,8 @@ class Extractor(AbstractContextManager["Extractor"]):
     """A model that fills schemas, loaded in this process or behind a server.
 
     model: a causal language model of transformers; tokenizer: its fast tokenizer.
-    format, template, decoding: used where neither the call nor the class says otherwise.
+    format, template, decoding: used where neither the call nor the class says otherwise; kept, with
+        all that the model's folder says, in the attribute `defaults` (see `Defaults`).
     eos_ids: ids that end an output; None takes those of the model and the tokenizer.
     calibration: the interpretation of the model's probabilities; None takes them as they are.
 

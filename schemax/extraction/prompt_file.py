@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from schemax.attributes import settings_of
 from schemax.base.calibration import Calibration
+from schemax.base.messages import misfit_of
 from schemax.compiler.few_shot import FewShotExample, FewShotExamples
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, decoding_name, resolve_decoding
@@ -83,7 +87,39 @@ def _example(name: str, demonstration: Demonstration, schema: type[Any]) -> FewS
 PromptLike = str | Path | PromptFile
 """A prompt file, or its path."""
 
-_KEYS = ("template", "format", "decoding", "demonstrations", "calibration")
+
+def _template(text: str) -> str:
+    """A template's text; a single line could be the name or the path of a template."""
+    text = text if "\n" in text else f"{text}\n"
+    load_template(text)
+    return text
+
+
+def _format(name: str) -> str:
+    get_format(name)
+    return name
+
+
+def _decoding(name: str) -> DecodingConfig:
+    config = resolve_decoding(name)
+    if not re.fullmatch(r"[\w-]*", config.template or ""):
+        raise ValueError("it may name a ready-made template only")
+    return config
+
+
+class _Written(TypedDict, total=False):
+    """The contents of a file, with its keys and their types."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+
+    template: Annotated[str, AfterValidator(_template)] | None
+    format: Annotated[str, AfterValidator(_format)] | None
+    decoding: Annotated[str, AfterValidator(_decoding)] | None
+    demonstrations: tuple[Demonstration, ...]
+    calibration: Calibration | None
+
+
+_WRITTEN = TypeAdapter(_Written)
 
 
 def read_prompt_file(prompt: PromptLike) -> PromptFile:
@@ -94,17 +130,19 @@ def read_prompt_file(prompt: PromptLike) -> PromptFile:
     if isinstance(prompt, PromptFile):
         return prompt
     try:
-        written = json.loads(Path(prompt).read_text("utf-8-sig"))
+        text = Path(prompt).read_text("utf-8-sig")
+        written: Any = _WRITTEN.validate_json(text)
     except OSError as error:
         raise InputError(f"cannot read {prompt}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{prompt} is not a prompt file: it is not JSON ({error})") from error
-    try:
-        return _prompt_file(written, str(prompt))
-    except (ValueError, TypeError, OverflowError) as error:
+    except UnicodeDecodeError as error:
+        raise InputError(f"{prompt} is not a prompt file: it is not UTF-8 text") from error
+    except (ValidationError, TemplateError) as error:
+        reason = misfit_of(error) if isinstance(error, ValidationError) else str(error)
+        reason = reason.replace("Value error, ", "")
         raise InputError(
-            f"{prompt} cannot be used: {error}; mend it, or write it again with `schemax fit`"
+            f"{prompt} cannot be used: {reason}; mend it, or write it again with `schemax fit`"
         ) from error
+    return PromptFile(**written, source=str(prompt))
 
 
 def write_prompt_file(prompt: PromptFile, path: Path) -> None:
@@ -119,85 +157,3 @@ def write_prompt_file(prompt: PromptFile, path: Path) -> None:
     scratch = path.with_name(f"_{path.name}.tmp")
     scratch.write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", "utf-8")
     scratch.replace(path)
-
-
-def _prompt_file(written: Any, source: str) -> PromptFile:
-    """Reads a prompt file. Raises ValueError and TypeError, which name the key."""
-    if not isinstance(written, dict):
-        raise ValueError(f"expected an object with {', '.join(_KEYS)}")
-    _check_keys("", written, _KEYS)
-    shown = written.get("demonstrations", [])
-    if not isinstance(shown, list):
-        raise ValueError("demonstrations: expected a list of annotated documents")
-    template = _text("template", written.get("template"))
-    if template is not None and "\n" not in template:
-        template += "\n"  # one line could be the name or the path of a template
-    if template is not None:
-        try:
-            load_template(template)
-        except TemplateError as error:  # its message begins with "template"
-            raise ValueError(str(error)) from error
-    if (format := _text("format", written.get("format"))) is not None:
-        try:
-            get_format(format)
-        except ValueError as error:
-            raise ValueError(f"format: {error}") from error
-    return PromptFile(
-        template=template,
-        format=format,
-        decoding=_decoding(written.get("decoding")),
-        demonstrations=tuple(_demonstration(*item) for item in enumerate(shown)),
-        calibration=_calibration(written.get("calibration")),
-        source=source,
-    )
-
-
-def _decoding(written: Any) -> DecodingConfig | None:
-    if (name := _text("decoding", written)) is None:
-        return None
-    try:
-        config = resolve_decoding(name)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"decoding: {error}") from error
-    if not re.fullmatch(r"[\w-]*", config.template or ""):
-        raise ValueError("decoding: it may name a ready-made template only")
-    return config
-
-
-def _calibration(written: Any) -> Calibration | None:
-    if written is None:
-        return None
-    if not isinstance(written, dict):
-        raise ValueError("calibration: expected an object")
-    _check_keys("calibration: ", written, [item.name for item in fields(Calibration)])
-    try:
-        return Calibration(**written)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"calibration: {error}") from error
-
-
-def _demonstration(place: int, written: Any) -> Demonstration:
-    where = f"demonstrations[{place}]"
-    names = [item.name for item in fields(Demonstration)]
-    if not isinstance(written, dict):
-        raise ValueError(f"{where}: expected an object with {', '.join(names)}")
-    _check_keys(f"{where}: ", written, names)
-    attributes = written.get("attributes")
-    if not isinstance(attributes, dict):
-        raise ValueError(f"{where}.attributes: expected an object")
-    category, text = (_text(f"{where}.{key}", written.get(key)) for key in ("category", "text"))
-    if category is None or text is None:
-        raise ValueError(f"{where}.{'text' if category is not None else 'category'} is missing")
-    return Demonstration(category, text, attributes)
-
-
-def _check_keys(where: str, written: Mapping[str, Any], known: Sequence[str]) -> None:
-    # A misspelt key would be ignored silently.
-    if strange := [key for key in written if key not in known]:
-        raise ValueError(f"{where}unknown key {strange[0]!r}; known are {', '.join(known)}")
-
-
-def _text(key: str, value: Any) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"{key}: expected text, not {value!r:.40}")
-    return value
