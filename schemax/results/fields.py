@@ -84,9 +84,13 @@ class FieldTree:
     title: str
 
 
-@lru_cache(maxsize=128)
 def field_tree_of(schema: Any) -> FieldTree:
     """Returns the fields of a class. Raises SchemaError for a class that cannot be compiled."""
+    return _field_tree_of(schema)  # type checkers do not take every class for hashable
+
+
+@lru_cache(maxsize=128)
+def _field_tree_of(schema: Any) -> FieldTree:
     # Keyed by the class alone: attributes hold Enum members, which need not be hashable.
     place = _Place(*_numbered(compile_attributes(schema)))
     is_root = issubclass(schema, RootModel)
