@@ -21,7 +21,7 @@ from schemax.errors import (
     TemplateError,
 )
 from schemax.evaluation.diagnosis import Diagnosis, doctor
-from schemax.extraction.catalog import load_schema, load_schemas
+from schemax.extraction.declarations import load_schema, load_schemas
 from schemax.extraction.extractor import Extractor, extract
 from schemax.extraction.schema import AttrSchema
 from schemax.formats import OutputFormat, register_format

@@ -18,28 +18,20 @@ from typing import Any
 from judged_rows import judge_rows
 
 from schemax.attributes import compile_attributes
-from schemax.base.calibration import Calibration
-from schemax.base.trained import TrainedWith
 from schemax.commands import options
-from schemax.config import DecodingConfig
-from schemax.extraction.calls import Calls
+from schemax.extraction.defaults import Defaults
 from schemax.extraction.documents import RecordFields, read_documents
-from schemax.extraction.prompt_file import PromptFile
+from schemax.extraction.extractor import Extractor
 from schemax.formats import get_format
 from schemax.io import checkpoint
 from schemax.results import Extraction, SlotText, build, failed
 
 
-class StandIn(Calls):
+class StandIn(Extractor):
     """Quacks like an Extractor. delay: seconds a row takes."""
 
     def __init__(self, delay: float = 0.0) -> None:
-        self.decoding = DecodingConfig()
-        self.calibration = Calibration()
-        self.format = self.template = None
-        self.trained = TrainedWith()
-        self.prompt = PromptFile()
-        self.is_trained = True
+        self.defaults = Defaults(is_trained=True)
         config = SimpleNamespace(_commit_hash="0" * 40)
         self.model = SimpleNamespace(model=SimpleNamespace(config=config), dtype="torch.float32")
         self._delay = delay

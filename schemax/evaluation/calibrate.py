@@ -278,8 +278,8 @@ def calibrate(
     none with a confidence, as in the autoregressive layout.
     """
     raw = copy(extractor)
-    raw.calibration = Calibration()
-    config = replace(decoding or extractor.decoding, min_probability=0.0)
+    raw.defaults = replace(extractor.defaults, calibration=Calibration())
+    config = replace(decoding or extractor.defaults.decoding, min_probability=0.0)
     settings |= {"examples": shots, "show_progress": show_progress, "decoding": config}
     entries: list[FitEntry] = []
     logprobs: list[float] = []

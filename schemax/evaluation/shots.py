@@ -196,7 +196,7 @@ def prompted(
 ) -> Extractor:
     """The extractor with a prompt file that shows no document of the data, and only labels that the
     schemas ask for."""
-    prompt = extractor.prompt
+    prompt = extractor.defaults.prompt
     if not prompt.demonstrations:
         return extractor
     named = [(f"demonstrations[{n}]", one) for n, one in enumerate(prompt.demonstrations)]
@@ -205,7 +205,8 @@ def prompted(
     if data.schemas is None:
         shown = shown.asked_by(schemas)
     changed = copy(extractor)
-    changed.prompt = replace(prompt, demonstrations=tuple(shown.examples))
+    prompt = replace(prompt, demonstrations=tuple(shown.examples))
+    changed.defaults = replace(extractor.defaults, prompt=prompt)
     return changed
 
 

@@ -10,8 +10,7 @@ from typing import Any, Unpack
 
 from schemax.base.progress import track
 from schemax.errors import InputError
-from schemax.extraction.calls import Options
-from schemax.extraction.documents import RecordFields
+from schemax.extraction.documents import Options, RecordFields
 from schemax.extraction.extractor import Extractor, loaded
 from schemax.io.arrow import (
     as_record,

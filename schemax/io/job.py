@@ -18,8 +18,7 @@ from schemax.base.messages import some_of
 from schemax.base.progress import track
 from schemax.base.resources import default_model, named_model
 from schemax.errors import FULL_DISK, InputError, SchemaxError
-from schemax.extraction.calls import Options, check_options
-from schemax.extraction.documents import RecordFields
+from schemax.extraction.documents import Options, RecordFields, check_options
 from schemax.extraction.extractor import Extractor, loaded
 from schemax.io import fingerprint
 from schemax.io.checkpoint import Checkpoint

@@ -11,14 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from schemax.attributes import settings_of
 from schemax.base.heap import frozen_heap
 from schemax.base.resources import version
 from schemax.compiler import CompiledSchema
 from schemax.config import LEFT_TO_MODELS, resolve_decoding
 from schemax.errors import ModelError
-from schemax.extraction.calls import Options
-from schemax.extraction.documents import RecordFields
+from schemax.extraction.documents import Options, RecordFields
 from schemax.extraction.extractor import Extractor
 from schemax.io import fingerprint
 from schemax.io.columns import Schemas, named_schemas
@@ -103,14 +101,13 @@ class Task:
     def model_fingerprint(self, extractor: Extractor) -> dict[str, Any]:
         """The settings that rows depend on and that only a model tells."""
         decoding = self.options.get("decoding")
-        config = extractor.decoding if decoding is None else resolve_decoding(decoding)
-        settings = fingerprint.of_settings(config, extractor.calibration)
+        config = extractor.defaults.decoding if decoding is None else resolve_decoding(decoding)
+        settings = fingerprint.of_settings(config, extractor.defaults.calibration)
         settled: dict[str, dict[str, Any]] = {name: {} for name in LEFT_TO_MODELS}
         for name, schema in named_schemas(self.schemas).items():
-            own = settings_of(schema)
-            format = self.options.get("format") or extractor.prompt.format
-            format = format or own.format or extractor.format or "json"
-            decoded, template = extractor.settled(schema, config, self.options.get("template"))
+            format = self.options.get("format") or extractor.defaults.named_format(schema) or "json"
+            template = self.options.get("template")
+            decoded, template = extractor.defaults.settled(schema, config, template)
             format_name, template_digest = fingerprint.of_prompt(format, template)
             settings[f"format {name}".strip()] = format_name
             settings[f"template {name}".strip()] = template_digest
@@ -119,7 +116,7 @@ class Task:
         for setting, values in settled.items():
             several = set(values.values())
             settings[f"decoding {setting}"] = several.pop() if len(several) == 1 else values
-        settings["prompt"] = fingerprint.of_prompt_file(extractor.prompt)
+        settings["prompt"] = fingerprint.of_prompt_file(extractor.defaults.prompt)
         if isinstance(extractor.model, RemoteModel):
             return settings | extractor.model.fingerprint()
         model = extractor.model.model

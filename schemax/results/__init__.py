@@ -2,7 +2,8 @@
 
 from schemax.reading.file_text import Location
 from schemax.results.build import build
-from schemax.results.extraction import Extraction, FieldError, FieldResult, SlotText, Span, failed
+from schemax.results.extraction import Extraction, FieldError, FieldResult, Span, failed
+from schemax.results.slot_text import SlotText
 
 __all__ = [
     "Extraction",

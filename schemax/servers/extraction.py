@@ -22,7 +22,7 @@ from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import ModelError, ServerError
 from schemax.formats import get_format
 from schemax.results import Extraction, build, failed
-from schemax.results.transfer import slots_from_json
+from schemax.results.slot_text import slots_from_json
 from schemax.runtime.slots.requests import Request
 from schemax.servers.client import Client
 from schemax.servers.dialects import Served

@@ -211,7 +211,7 @@ class Labelling:
 
         load: loads a teacher. settings: format, template and examples of `Extractor.stream`.
         """
-        output = get_format(settings["format"] or extractor.format or "json")
+        output = get_format(settings["format"] or extractor.defaults.format or "json")
         if self.labels == "gold":
             return gold_examples(annotated, schemas, output)
         if self.teacher is not None and not self.by_model:
@@ -221,7 +221,7 @@ class Labelling:
         reader, own, template = extractor, None, settings["template"]
         if self.teacher is not None:
             reader, template = load(self.teacher), None
-            own, output = reader.trained.decoding, get_format(reader.format or "json")
+            own, output = reader.trained.decoding, get_format(reader.defaults.format or "json")
         return examples_by_model(
             reader,
             annotated,

@@ -39,9 +39,9 @@ from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.compiler.choices import Branches
 from schemax.compiler.slot_specs import Items
 from schemax.config import DecodingConfig
+from schemax.extraction.readout import distribution, tree_of
 from schemax.reading.booleans import spellings
 from schemax.results import FieldResult
-from schemax.results.confidence import distribution, tree_of
 from schemax.runtime.sampling.sampler import Sampler
 from schemax.runtime.slots.plan import plan_prompt
 from schemax.runtime.slots.slot_table import SlotTable

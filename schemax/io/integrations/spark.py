@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from schemax.errors import InputError
-from schemax.extraction.calls import Options, check_options
-from schemax.extraction.documents import RecordFields
+from schemax.extraction.documents import Options, RecordFields, check_options
 from schemax.io.arrow import plain_schema, schema_of
 from schemax.io.columns import Schemas
 from schemax.io.dataframes import extract_frame

@@ -13,8 +13,7 @@ from schemax.base.resources import resource_dir
 from schemax.compiler.prompt import load_template, template_source
 from schemax.config import resolve_decoding
 from schemax.errors import InputError, SchemaError
-from schemax.extraction.calls import Options, check_options
-from schemax.extraction.documents import RecordFields, shown_text
+from schemax.extraction.documents import Options, RecordFields, check_options, shown_text
 from schemax.extraction.extractor import Extractor
 from schemax.formats import get_format
 from schemax.io.checkpoint import PART_ROWS
