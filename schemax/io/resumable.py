@@ -208,7 +208,8 @@ class ResumableRun:
     ) -> Generator[Extraction[Any], None, None]:
         def pending() -> Iterator[tuple[int, Pending]]:
             for batch in batches:
-                self.checkpoint.add(batch.part, batch.ready)
+                if batch.ready:
+                    self.checkpoint.add(batch.part, batch.ready)
                 for row in batch.pending:
                     yield batch.part, row
 
