@@ -30,7 +30,7 @@ PARTS = (
     f"{_KEEP_ALL}:layout=gapped:slots=causal",
     *_STACKING,
     "paper:slots=independent",
-    "paper:stop=literal:constrain=types",
+    "paper:constrain=types",
     f"{_KEEP_ALL}:documents=stacked:documents_per_prompt=6",
     "autoregressive",
 )

@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args
 Layout = Literal["gapped", "branched", "autoregressive"]
 Documents = Literal["isolated", "stacked"]
 Slots = Literal["independent", "causal"]
-Stop = Literal["literal", "newline"]
 Constrain = Literal["document", "types", "nothing"]
 
 
@@ -103,14 +102,13 @@ class DecodingConfig:
         what was said of it (docs/dependent-fields.md): 1, in the layout `branched` with isolated
         documents, or not at all.
     batch_size: documents in flight, or "auto".
-    stop: `literal` ends a slot where the format's literal is complete; `newline` at the end of
-        the line, as in section 4.3.4.
-    constrain: what slots are held to (docs/constraints.md): `types` allow nothing but what their
-        fields' types do; `document` also holds texts that a slot writes to its document, so that
-        the model invents none; `nothing` lets it write what it likes. None takes what the model's
-        folder says of it; without a word, it is `document` for a model that schemax did not train,
-        under the template `verbatim`, else `types`. The autoregressive layout has no slots to
-        constrain, and servers refuse `document`.
+    constrain: what slots are held to (docs/constraints.md). `types`: values fit their fields'
+        types. `document`: texts that a slot writes also stand in its document, so that the model
+        invents none. `nothing`: a slot holds whatever the model writes up to the end of the line
+        (section 4.3.4); a constrained slot ends where its literal is complete. None takes what the
+        model's folder says; without a word, it is `document` for a model that schemax did not
+        train, under the template `verbatim`, else `types`. The autoregressive layout has no slots
+        to constrain, and servers refuse `document`.
     min_probability: a value that is less probable is taken for null, where its field may go without
         one; None takes the model's own threshold (schemax.base.calibration), 0 keeps every value.
         Values of the autoregressive layout have no probability, so all of them are kept.
@@ -134,7 +132,6 @@ class DecodingConfig:
     max_retries: int = 1
     max_repairs: int = 0
     batch_size: int | Literal["auto"] = "auto"
-    stop: Stop = "literal"
     constrain: Constrain | None = None
     min_probability: float | None = None
     contextual_calibration: bool | None = None
@@ -147,7 +144,6 @@ class DecodingConfig:
             ("layout", Layout),
             ("documents", Documents),
             ("slots", Slots),
-            ("stop", Stop),
             ("constrain", Literal[Constrain, None]),
         ):
             if getattr(self, name) not in get_args(choices):
@@ -158,10 +154,10 @@ class DecodingConfig:
                 'layout="branched" needs slots="independent": its branches share position ids, '
                 'so "earlier" has no meaning between them; use layout="gapped" for causal slots'
             )
-        if self.layout == "autoregressive" and (self.slots == "causal" or self.stop != "literal"):
+        if self.layout == "autoregressive" and self.slots == "causal":
             raise ValueError(
                 'layout="autoregressive" has no slots, because the model writes the whole output: '
-                "leave slots and stop at their defaults"
+                "leave slots at its default"
             )
         if self.max_repairs and not self.is_branched:
             raise ValueError(
@@ -195,6 +191,11 @@ class DecodingConfig:
         return self.layout == "branched" and self.documents == "isolated"
 
     @property
+    def ends_with_line(self) -> bool:
+        """True if a slot ends at the end of its line, not where its literal is complete."""
+        return self.constrain == "nothing" and self.layout != "autoregressive"
+
+    @property
     def is_held(self) -> bool:
         """True if there are slots, which hold what their fields' types allow."""
         return self.constrain != "nothing" and self.layout != "autoregressive"
@@ -213,7 +214,6 @@ PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
             documents_per_prompt=6,
             k_max=30,
             max_retries=0,
-            stop="newline",
             constrain="nothing",
             min_probability=0.0,
         ),

@@ -30,7 +30,6 @@ LAYOUTS = {
         documents_per_prompt=3,
         k_max=8,
         max_retries=0,
-        stop="newline",
         constrain="nothing",
         min_probability=0.0,
     ),

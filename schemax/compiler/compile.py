@@ -138,7 +138,7 @@ def _compile(
         warn(control_token_warning(prompt.control_tokens))
     instruction, opening, pieces = _prompt_ids(prompt, output_format, codec)
 
-    rule = NEWLINE if config.stop == "newline" else output_format.stop
+    rule = NEWLINE if config.ends_with_line else output_format.stop
     compiler = SlotCompiler(name, output_format, config, codec, vocab_size, eos_ids, rule)
     fields = waves = None
     slots: tuple[SlotSpec, ...] = ()

@@ -57,7 +57,7 @@ def segments_of(
         tails = [output_format.delimiter, output_format.closing(attribute.labels)]
         if place + 1 < len(attributes):
             tails.append(output_format.key(asked_for[place + 1].labels, attribute.labels))
-        if config.stop == "newline":
+        if config.ends_with_line:
             tails = [tail for tail in tails if "\n" in tail]
         leaves = leaves_of_item(declared, 1) if declared.two_phase else ()
         items = segments_of(leaves, output_format, config)

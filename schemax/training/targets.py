@@ -59,8 +59,8 @@ def following_texts(compiled: CompiledSchema, num_documents: int) -> list[list[s
 
 def _behind_branch(compiled: CompiledSchema, path: Sequence[str]) -> str:
     output = compiled.format
-    # XML's delimiter begins a closing tag; a "newline" slot ends with the rest of its line.
-    short = compiled.decoding.stop == "newline" and "\n" not in output.delimiter
+    # XML's delimiter begins a closing tag; an unconstrained slot ends with the rest of its line.
+    short = compiled.decoding.ends_with_line and "\n" not in output.delimiter
     return output.closing(tuple(path)) if short else output.delimiter
 
 
