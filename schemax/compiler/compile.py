@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
-from schemax.attributes.misfits import named_misfits
+from schemax.attributes.attributes import named_misfits
 from schemax.base.messages import warn
 from schemax.compiler.byte_codec import ByteCodec
 from schemax.compiler.choices import with_key

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 from schemax.attributes import Attribute
-from schemax.attributes.constraints import LIST_KEYWORDS
+from schemax.attributes.field_type import LIST_KEYWORDS
 from schemax.attributes.patterns import states_of
 from schemax.compiler.free_text import TextForm
 from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from schemax.attributes import Attribute
-from schemax.attributes.constraints import LIST_KEYWORDS
+from schemax.attributes.field_type import LIST_KEYWORDS
 from schemax.compiler.choices import Branches, choices_of, free_text_of, named_choices, with_key
 from schemax.compiler.grammars import may_be_null
 from schemax.compiler.slot_specs import LIST_ITEMS, Compiling, TokenGrammar, slot_budget

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import ModelError
 from schemax.formats import StopRule, split_at_stop
-from schemax.formats.stop_rules import transitions
+from schemax.formats.base import transitions
 from schemax.tokens import DONE, StopTable
 
 _MAX_STATES = 120  # int8, with room for DONE

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from schemax.base.progress import track
+from schemax.base.messages import track
 from schemax.compiler.few_shot import FewShotExample
 from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.judge import (

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes
-from schemax.base.progress import track
+from schemax.base.messages import track
 from schemax.compiler.few_shot import writable
 from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.intervals import Counts, count_by_product

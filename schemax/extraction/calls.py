@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, over
 from weakref import WeakSet
 
 from schemax.attributes.settings import require_model
-from schemax.base.messages import perhaps
-from schemax.base.progress import track
+from schemax.base.messages import perhaps, track
 from schemax.compiler import CompiledSchema
 from schemax.compiler.few_shot import (
     FewShotExamples,

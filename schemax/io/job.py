@@ -11,9 +11,8 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from schemax.attributes import settings_of
-from schemax.attributes.json_writer import known_declaration
-from schemax.base.messages import some_of
-from schemax.base.progress import track
+from schemax.attributes.json_classes import known_declaration
+from schemax.base.messages import some_of, track
 from schemax.errors import FULL_DISK, InputError, SchemaxError
 from schemax.extraction.calls import Options
 from schemax.extraction.documents import RecordFields

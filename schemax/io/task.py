@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from schemax.attributes import settings_of
-from schemax.base.heap import frozen_heap
+from schemax.base.process import frozen_heap
 from schemax.base.resources import version
 from schemax.compiler import CompiledSchema
 from schemax.config import LEFT_TO_MODELS, resolve_decoding

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.classes import validated
-from schemax.base.progress import track
+from schemax.base.messages import track
 from schemax.compiler.few_shot import FewShotExamples, writable_of
 from schemax.compiler.list_slots import leaves_of_item
 from schemax.config import PRESETS, DecodingConfig
