@@ -18,7 +18,7 @@ from schemax.io.html import decoded, read_html
 from schemax.io.pdf import read_pdf
 from schemax.io.records import Record, Unreadable
 from schemax.io.storage import optional, suffixes
-from schemax.reading.file_text import FileText
+from schemax.results.file_text import FileText
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import Any
 
 from schemax.io.storage import optional
-from schemax.reading.file_text import tidied
+from schemax.results.file_text import tidied
 
 # Bounds of an unpacked file: the tree of XML takes some ten times its size in memory.
 _MOST_XML, _MOST_BYTES, _MOST_PARTS = 64 << 20, 512 << 20, 10_000

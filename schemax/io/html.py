@@ -8,7 +8,7 @@ from codecs import lookup as codec
 from typing import Any
 
 from schemax.io.storage import optional
-from schemax.reading.file_text import tidied
+from schemax.results.file_text import tidied
 
 _UNSEEN = frozenset(("script", "style", "template", "noscript", "svg", "math", "object", "iframe"))
 _INLINE = frozenset(

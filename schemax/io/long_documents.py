@@ -16,9 +16,9 @@ from schemax.formats import OutputFormat
 from schemax.io.joined_lists import ListInChunk, joined_list
 from schemax.io.records import Record
 from schemax.io.stream import Extract
-from schemax.reading.boundaries import CLEAN, boundary
 from schemax.reading.markup import as_plain, plain_text
 from schemax.results import Extraction, FieldError, build
+from schemax.results.boundaries import CLEAN, boundary
 from schemax.results.fields import field_tree_of
 
 TooLong = Literal["error", "truncate", "chunk"]

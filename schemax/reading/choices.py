@@ -1,4 +1,4 @@
-"""Finds the one of several choices that a text names, up to case, spaces and spelling."""
+"""Finds the choice that a text names, up to case, spaces and spelling."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import Any
 from rapidfuzz import fuzz, process
 
 from schemax.reading import Reading, noted
-from schemax.reading.absence import NEGATIONS
-from schemax.reading.folding import bare, folded, loose
-from schemax.reading.likeness import reads_alike
+from schemax.reading.booleans import NEGATIONS
+from schemax.reading.folding import bare, folded, loose, reads_alike
 from schemax.reading.tokens import is_glued, tokens_of, value_of
 
 LEAST_ALIKE = 85.0
 """The least similarity, 0 to 100, of a text to a choice that reads alike word by word."""
 
-# Words beside a choice that say that another is meant.
+# Words beside a choice that lead to another choice.
 _ELSEWHERE = frozenset({"or", "/", "zero"})
-# Signs that join the letters around them to one word, and signs that belong to none.
+# Signs that join the letters around them to a word, and signs that belong to no word.
 _JOINING = frozenset("-‐‑'’")
 _PUNCTUATION = frozenset("-‐‑–—'’&.,;:!?\"“”„()[]{}")
 
@@ -35,7 +34,7 @@ class Choices:
         self.read = lru_cache(maxsize=4096)(self._read)
 
     def _read(self, text: str) -> Reading:
-        """Reads the choice that a text names, by the first of these rules that finds any:
+        """Reads the choice that a text names, by the first of these rules that finds a choice:
 
         equality; the same letters, numbers and signs; the words of the choice within the text, if
         the text has no negation; the greatest similarity, from `LEAST_ALIKE` on, with the same

@@ -6,7 +6,7 @@
 CLDR names the months, the days of the week and the words between. In dates of numbers alone, four
 digits at the front are the year; otherwise the field's language says whether the day or the month
 comes first. Without a language the month comes first between slashes, unless there is no such
-month, and the note says so. Of zones, offsets and UTC are read, since names mean several.
+month, and the note says so. Zones are offsets or UTC: a zone's name may mean several zones.
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ def read_date(text: str, with_time: bool, language: str | None = None) -> Readin
     inside = {place for each in dates for place in range(each.first, each.end)}
     clocks = list(_times_in(text, tokens, language, inside))
     inside |= {place for _, first, end in clocks for place in range(first, end)}
-    rest = [token for place, token in enumerate(tokens) if place not in inside]
-    for token in rest:
+    beside = [token for place, token in enumerate(tokens) if place not in inside]
+    for token in beside:
         if _is_stated(token, language):
             raise ValueError(f'"{token.text}" beside the date is not understood; it may be a range')
     if len({clock for clock, _, _ in clocks}) > 1:
         raise ValueError("states several times; the field takes one")
-    words = [token.text for token in rest if token.kind == "word"]
+    words = [token.text for token in beside if token.kind == "word"]
     unread = f'"{" ".join(words)}" is not read' if words else None
     if not with_time:
         return noted(text, day.isoformat(), doubt, "without the time" if clocks else None, unread)
@@ -111,7 +111,7 @@ def _iso(text: str) -> datetime | None:
 
 
 def _is_stated(token: Token, language: str | None) -> bool:
-    """True for what may be of a date or a time: numbers, number words, "noon", "BC"."""
+    """True for a token that may belong to a date or time: numbers, number words, "noon", "BC"."""
     word = cldr.folded_name(token.text).casefold()
     is_word = token.kind == "word" and word not in cldr.words_of_dates(language)
     halves = cldr.halves_of_days(language) if len(word) > 1 else ()
@@ -216,7 +216,7 @@ def _found(
 
 
 def _gap(tokens: Sequence[Token], left: _Part, right: _Part, language: str | None) -> str | None:
-    """What stands between two parts, words left out; None for what belongs to no date."""
+    """The signs between two parts; None for a word or sign that belongs to no date."""
     if left.first == right.first:  # in one token: 03.04.2021
         return "."
     between = tokens[left.end : right.first]
@@ -231,14 +231,14 @@ def _gap(tokens: Sequence[Token], left: _Part, right: _Part, language: str | Non
 
 
 def _times_in(
-    text: str, tokens: Sequence[Token], language: str | None, taken: set[int]
+    text: str, tokens: Sequence[Token], language: str | None, inside: set[int]
 ) -> Iterator[tuple[time, int, int]]:
     """Yields times of the day with their places, zones included."""
     ends = {token.end: place for place, token in enumerate(tokens, 1)}
     end = 0
     for at, token in enumerate(tokens):
         clock = _CLOCK.match(text, token.start)
-        if at < end or at in taken or clock is None or clock.end() not in ends:
+        if at < end or at in inside or clock is None or clock.end() not in ends:
             continue
         is_afternoon, last = _half_of_day(tokens, ends[clock.end()], language)
         if is_afternoon is None and ":" not in clock[0]:

@@ -1,8 +1,8 @@
 """Results: turns the raw text of slots into values, and values into validated instances."""
 
-from schemax.reading.file_text import Location
 from schemax.results.build import build
 from schemax.results.extraction import Extraction, FieldError, FieldResult, SlotText, Span, failed
+from schemax.results.file_text import Location
 
 __all__ = [
     "Extraction",
