@@ -30,7 +30,7 @@ from schemax.evaluation.benchmark.engines.generate import (
     prefix_cache,
 )
 from schemax.evaluation.benchmark.workload import Category, Ids, Listing, Workload
-from schemax.extraction.catalog import load_schema
+from schemax.extraction.declarations import load_schema
 from schemax.extraction.extractor import Extractor
 from schemax.formats import Writable
 from schemax.tokens import PromptIds

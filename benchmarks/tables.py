@@ -26,7 +26,7 @@ from schemax.base.calibration import Calibration
 from schemax.base.resources import resource_dir
 from schemax.commands import options
 from schemax.config import DecodingConfig
-from schemax.extraction.catalog import load_schema
+from schemax.extraction.declarations import load_schema
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.prompt_file import PromptFile

@@ -14,7 +14,7 @@ from benchmarks.tables import titles
 from schemax.attributes import asked_fields, attr
 from schemax.commands import options
 from schemax.compiler import CompiledSchema
-from schemax.extraction.catalog import load_schema
+from schemax.extraction.declarations import load_schema
 from schemax.extraction.schema import AttrSchema
 from schemax.results import Extraction
 

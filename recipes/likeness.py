@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from rapidfuzz import fuzz, process
 
 from schemax.attributes import compile_attributes
-from schemax.compiler.few_shot import FewShotExample
+from schemax.attributes.examples import FewShotExample
 from schemax.config import resolve_decoding
 from schemax.evaluation.examples import Example, canonical, read_examples
 from schemax.evaluation.intervals import f1_interval

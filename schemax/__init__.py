@@ -21,7 +21,7 @@ from schemax.errors import (
     TemplateError,
 )
 from schemax.evaluation.diagnosis import Diagnosis, doctor
-from schemax.extraction.catalog import load_schema, load_schemas
+from schemax.extraction.declarations import load_schema, load_schemas
 from schemax.extraction.extractor import Extractor, extract
 from schemax.extraction.schema import AttrSchema
 from schemax.formats import OutputFormat, register_format
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from schemax.io import ray as ray
     from schemax.io.arrow import arrow_schema
     from schemax.io.dataframes import extract_frame
-    from schemax.io.document_files import load_document, load_documents
-    from schemax.io.files import extract_files
+    from schemax.io.job import extract_files
+    from schemax.io.readers import load_document, load_documents
     from schemax.io.summary import Summary
     from schemax.training.discovery import discover
 
@@ -80,10 +80,10 @@ _LAZY = {
     "Summary": "schemax.io.summary",
     "arrow_schema": "schemax.io.arrow",
     "discover": "schemax.training.discovery",
-    "extract_files": "schemax.io.files",
+    "extract_files": "schemax.io.job",
     "extract_frame": "schemax.io.dataframes",
-    "load_document": "schemax.io.document_files",
-    "load_documents": "schemax.io.document_files",
+    "load_document": "schemax.io.readers",
+    "load_documents": "schemax.io.readers",
 }
 
 

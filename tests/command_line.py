@@ -75,7 +75,7 @@ def stand_in_runner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def set_part_rows(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many rows a part has, in this process and in those that the stand-in runs in."""
-    monkeypatch.setattr("schemax.io.resumable.PART_ROWS", rows)
+    monkeypatch.setattr("schemax.io.checkpoint.PART_ROWS", rows)
     monkeypatch.setenv("PART_ROWS", str(rows))
 
 

@@ -22,7 +22,7 @@ from llguidance import LLMatcher
 from transformers import LogitsProcessorList
 
 from schemax.compiler import TextCodec
-from schemax.compiler.slot_specs import TokenGrammar
+from schemax.compiler.automata import TokenGrammar
 
 
 class CompletionsServer:

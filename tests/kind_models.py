@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from typing_extensions import TypedDict
 
 from schemax.attributes import Attribute, attr, compile_attributes
-from schemax.compiler.few_shot import writable_of
+from schemax.attributes.examples import leaf_value
 from schemax.extraction.schema import AttrSchema
 from schemax.formats import OutputFormat, get_format
 from schemax.results import Extraction, SlotText, build
@@ -124,7 +124,7 @@ FULL = Everything(
 def slots_of(instance: Any, output: OutputFormat, schema: Any = None) -> list[SlotText]:
     """What a model writes that reads an instance right."""
     return [
-        _slot(attribute, writable_of(attribute, instance), output)
+        _slot(attribute, leaf_value(attribute, instance), output)
         for attribute in compile_attributes(schema or type(instance))
     ]
 

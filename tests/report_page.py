@@ -9,7 +9,15 @@ from typing import Any
 from chromium import Browser
 
 import schemax
-from schemax import Extraction
+from schemax import Extraction, FieldResult
+from schemax.results import SlotText, Span
+
+
+def result(
+    raw: str, value: Any, spans: tuple[Span | None, ...] = (), *, tokens: int = 0, **facts: Any
+) -> FieldResult:
+    """A field's result; facts: of its slot."""
+    return FieldResult(SlotText(raw, "stop", tokens, complete=True, **facts), value, spans)
 
 
 class Page:

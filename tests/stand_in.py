@@ -18,28 +18,20 @@ from typing import Any
 from judged_rows import judge_rows
 
 from schemax.attributes import compile_attributes
-from schemax.base.calibration import Calibration
-from schemax.base.trained import TrainedWith
 from schemax.commands import options
-from schemax.config import DecodingConfig
-from schemax.extraction.calls import Calls
+from schemax.extraction.defaults import Defaults
 from schemax.extraction.documents import RecordFields, read_documents
-from schemax.extraction.prompt_file import PromptFile
+from schemax.extraction.extractor import Extractor
 from schemax.formats import get_format
-from schemax.io import resumable
+from schemax.io import checkpoint
 from schemax.results import Extraction, SlotText, build, failed
 
 
-class StandIn(Calls):
+class StandIn(Extractor):
     """Quacks like an Extractor. delay: seconds a row takes."""
 
     def __init__(self, delay: float = 0.0) -> None:
-        self.decoding = DecodingConfig()
-        self.calibration = Calibration()
-        self.format = self.template = None
-        self.trained = TrainedWith()
-        self.prompt = PromptFile()
-        self.is_trained = True
+        self.defaults = Defaults(is_trained=True)
         config = SimpleNamespace(_commit_hash="0" * 40)
         self.model = SimpleNamespace(model=SimpleNamespace(config=config), dtype="torch.float32")
         self._delay = delay
@@ -105,7 +97,7 @@ def note(id: str | None) -> None:
 def use(delay: float = 0.0) -> None:
     """Puts the stand-in in place of every model; $PART_ROWS says how many rows a part has."""
     judge_rows()
-    resumable.PART_ROWS = int(os.environ.get("PART_ROWS", resumable.PART_ROWS))
+    checkpoint.PART_ROWS = int(os.environ.get("PART_ROWS", checkpoint.PART_ROWS))
     made = StandIn(delay)
     options.load_extractor = lambda *_, **__: made  # type: ignore[assignment, return-value]
 

@@ -23,7 +23,9 @@ async def calls(extractor: Extractor) -> None:
     assert_type(receipts, list[Receipt])
     receipts[0].brand  # type: ignore[attr-defined]  # noqa: B018
     assert_type(extract([], Receipt, on_error="null"), list[Receipt | None])
-    assert_type(extractor.extract([], {"a": Receipt}, category="kind"), list[Receipt | None])
+    assert_type(await extractor.aextract([], Receipt), list[Receipt])
+    assert_type(extractor.extract([], Receipt, on_error="null"), list[Receipt | None])
+    assert_type(extractor.extract([], {"a": Receipt}, category="kind"), list[Any])
     mixed = extract([], {"receipt": Receipt, "tv": Television}, category="kind")
     assert_type(mixed, list[Any])
     mixed = extractor.extract([], {"receipt": Receipt, "tv": Television}, category="kind")

@@ -10,7 +10,7 @@ from grammar_walks import FORMATS, accepts_value, attribute_of, grammar_of, matc
 from pydantic import BaseModel, create_model
 
 from schemax.attributes import attr, compile_attributes
-from schemax.compiler.output_schema import output_schema
+from schemax.compiler.grammars import output_schema
 from schemax.evaluation.examples import Example
 from schemax.evaluation.scores import labelled
 from schemax.formats import get_format

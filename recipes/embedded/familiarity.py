@@ -36,7 +36,7 @@ def shoes(language: str) -> list[str]:
 
 def main(folder: str, titles: str) -> None:
     extractor = Extractor.from_pretrained(folder, device="cpu")
-    calibration = extractor.calibration
+    calibration = extractor.defaults.calibration
 
     def show(name: str, items: Iterable[Extraction[Any]]) -> None:
         found = np.array([x for x in map(mean_logprob, items) if x is not None])

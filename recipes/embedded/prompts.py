@@ -18,8 +18,8 @@ from pydantic import create_model
 
 from recipes.embedded.questions import Question
 from schemax.attributes import attr
+from schemax.attributes.examples import SomeValues
 from schemax.compiler import TextCodec, compile_schema
-from schemax.compiler.few_shot import SomeValues
 from schemax.config import PRESETS, DecodingConfig
 from schemax.extraction.labels import slot_text
 from schemax.extraction.schema import AttrSchema

@@ -8,6 +8,9 @@ from typing import Any
 from schemax.attributes.field_type import Constraints, FieldPath, FieldType, Kind
 from schemax.reading.kinds import SCALARS, Scalar
 
+MOST_ITEMS = 64
+"""The most items of a list without max_length."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
@@ -91,6 +94,36 @@ class Attribute:
     def is_sure(self) -> bool:
         """True if the slot's texts are known: choices, yes and no."""
         return self.scalar is not None and self.scalar.is_sure
+
+    @property
+    def takes_texts(self) -> bool:
+        """True if any text may stand for a value: of a number, a date, or a list in one slot.
+
+        Texts do not stand for choices and booleans: a slot writes a known text (docs/typed.md).
+        """
+        is_open = self.scalar is not None and self.scalar.is_open
+        return not self.strict and (is_open or self.is_list)
+
+    @property
+    def is_typed(self) -> bool:
+        """True if the type or a pattern rules out most texts."""
+        if self.members:
+            return all(variant.is_typed for variant in self.variants)
+        return not self.is_text or any(keyword == "pattern" for keyword, _ in self.constraints)
+
+    @property
+    def may_be_null(self) -> bool:
+        """True if null gives the field None, its default or that of a nested model around it, or an
+        empty list. Any other required field needs a value."""
+        return self.omittable or (self.is_list and self.num_items[0] == 0)
+
+    @property
+    def num_items(self) -> tuple[int, int]:
+        """The fewest and the most items: min_length and max_length, by default 0 and 64."""
+        least = [value for keyword, value in self.constraints if keyword == "minItems"]
+        most = [value for keyword, value in self.constraints if keyword == "maxItems"]
+        fewest = max(least, default=0)
+        return fewest, min(most, default=max(fewest, MOST_ITEMS))
 
     @property
     def variants(self) -> tuple[Attribute, ...]:

@@ -105,7 +105,7 @@ def note_trained(
     own = {
         "format": trained.format and f"the format {trained.format}",
         "decoding": trained.decoding and f"the decoding {decoding_name(trained.decoding)}",
-        "template": extractor.template and "the template of its prompt.jinja",
+        "template": extractor.defaults.template and "the template of its prompt.jinja",
     }
     if used := [text for key, text in own.items() if text and settings.get(key) is None]:
         warnings.warn(

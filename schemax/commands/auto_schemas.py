@@ -16,7 +16,7 @@ from schemax.attributes.ready_made import Match, match_of
 from schemax.base.messages import counted, some_of
 from schemax.base.terminal import Columns, table
 from schemax.errors import InputError
-from schemax.extraction.catalog import load_schemas
+from schemax.extraction.declarations import load_schemas
 from schemax.io.readers import InputFiles, Shard
 
 AUTO = "auto"

@@ -60,10 +60,10 @@ def explain(given: Given) -> None:
     settings["examples"] = few_shot(given.examples, declared)
     with plain_warnings(quiet=True):  # the contract contains the warnings
         model = given.unloaded(prompt)
-        settings["examples"] = model.chosen_examples(declared, settings)
+        settings["examples"] = model.defaults.chosen_examples(declared, settings)
         with refused_settings():
             compiled = model.compile(declared, **settings)
-        of_file = given.prompt if model.prompt.template else None
+        of_file = given.prompt if model.defaults.prompt.template else None
         named = given.template or of_file or settings_of(declared).template or model.own_template
         template = str(named or usual_template(compiled.decoding))
         contract = contract_of(

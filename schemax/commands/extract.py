@@ -23,12 +23,13 @@ from schemax.commands.console import UsageError, listed, plain_warnings, refused
 from schemax.commands.extract_options import Given
 from schemax.commands.option_groups import verb
 from schemax.evaluation.shots import few_shot
-from schemax.extraction.calls import Options
 from schemax.extraction.declarations import in_language, is_trained, read_schemas
+from schemax.extraction.documents import Options
 from schemax.extraction.schema import AttrSchema
 from schemax.io.columns import Schemas
+from schemax.io.earlier import Retry
 from schemax.io.estimate import estimate
-from schemax.io.finished import Retry, read_run_record
+from schemax.io.finished import read_run_record
 from schemax.io.input_columns import column_notes
 from schemax.io.job import Job, is_resumable, source_of
 from schemax.io.partitions import kept_for, layout_of

@@ -19,8 +19,8 @@ from schemax.commands import options
 from schemax.commands.console import UsageError, refused_settings
 from schemax.commands.option_groups import Options, argument, option
 from schemax.compiler.prompt import template_source
-from schemax.extraction.calls import Options as Settings
 from schemax.extraction.declarations import in_language
+from schemax.extraction.documents import Options as Settings
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.prompt_file import PromptFile, read_prompt_file
 from schemax.io.columns import Schemas
@@ -105,7 +105,8 @@ class Reader(options.Server, options.Prompt, options.Language):
         with refused_settings():
             if self.batch_size is not None and settings.get("decoding") is None:
                 extractor = copy(extractor)
-                extractor.decoding = replace(extractor.decoding, batch_size=self.batch_size)
+                config = replace(extractor.defaults.decoding, batch_size=self.batch_size)
+                extractor.defaults = replace(extractor.defaults, decoding=config)
             extractor.stream((), schemas, **settings)
         return extractor
 

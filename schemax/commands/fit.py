@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 from schemax.base.messages import say
@@ -68,7 +69,8 @@ def fit(given: Given) -> None:
     with plain_warnings(), terminable():
         read = read_training_examples(found.file, given.test or found.test)[: given.limit]
         extractor = copy(given.extractor())
-        extractor.decoding = decoding or extractor.decoding
+        decoding = decoding or extractor.defaults.decoding
+        extractor.defaults = replace(extractor.defaults, decoding=decoding)
         schemas = schemas_for(found.schemas, read, [extractor], found.language)
         examples = as_declared(read, schemas)
         done = fitted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -97,8 +98,11 @@ def serve(given: Given) -> None:
         if given.prompt is not None:
             named = {"template": given.template, "decoding": settings["decoding"]}
             extractor = extractor.with_prompt(given.prompt, **named)
-        extractor.template = given.template or extractor.template
-        extractor.decoding = settings["decoding"] or extractor.decoding
+        extractor.defaults = replace(
+            extractor.defaults,
+            template=given.template or extractor.defaults.template,
+            decoding=settings["decoding"] or extractor.defaults.decoding,
+        )
         limits = Limits(
             *(given.max_body, given.max_stream, given.max_answer, given.max_documents),
             fields=given.max_fields,

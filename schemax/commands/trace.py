@@ -14,7 +14,7 @@ from schemax.commands.console import UsageError, plain_warnings, refused_setting
 from schemax.commands.option_groups import argument, option, verb
 from schemax.evaluation.shots import few_shot
 from schemax.extraction.declarations import in_language, read_schema
-from schemax.io.first import first_document
+from schemax.io.readers import first_document
 
 _TOKENS = 24  # characters of a cell
 

@@ -1,8 +1,9 @@
-"""Attributes with choices: the texts that stand for each choice, and branches for those not taken.
+"""Attributes with choices: the texts that stand for each choice, and branches for other choices.
 
-Every choice needs a probability, but a slot goes down one path of the tree of tokens: a token that
-it did not take tells only the sum over the choices behind it. So the same document decodes these
-branches next, as slots whose keys end with the tokens that lead to the branch.
+Every choice needs a probability, but a slot goes down one path of the tree of tokens: the
+probability of a token that it did not take is the sum over the choices behind that token. So the
+same document decodes these branches next, as slots whose keys end with the tokens that lead to the
+branch.
 """
 
 from __future__ import annotations
@@ -15,10 +16,8 @@ from math import log
 from typing import Any
 
 from schemax.attributes import Attribute
-from schemax.compiler.grammars import may_be_null
-from schemax.compiler.slot_specs import TokenGrammar, slot_tails
+from schemax.compiler.automata import TokenGrammar
 from schemax.compiler.tokenizer import TextCodec
-from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat
 from schemax.reading.booleans import spellings
 from schemax.reading.choices import Choices as NamedChoices
@@ -42,7 +41,6 @@ class Choices:
         self.texts = sorted(texts)
         self._values = [texts[text] for text in self.texts]
         self.values = tuple(dict.fromkeys(texts.values()))
-        self.begun_by = lru_cache(maxsize=65_536)(self._begun_by)
         self.left_by = lru_cache(maxsize=65_536)(self._left_by)
         self.left_behind = lru_cache(maxsize=4096)(partial(_Left, self))
 
@@ -50,8 +48,8 @@ class Choices:
         """The choices that are still possible behind these tokens; see `begun_by`."""
         return self.begun_by(codec.decode_bytes(ids))
 
-    def _begun_by(self, written: bytes) -> tuple[Any, ...]:
-        """The choices whose texts begin with `written`; if none does, the one that begins it."""
+    def begun_by(self, written: bytes) -> tuple[Any, ...]:
+        """The choices whose texts begin with `written`, else the choice whose text begins it."""
         place = bisect_left(self.texts, written)
         values = []
         while place < len(self.texts) and self.texts[place].startswith(written):
@@ -72,26 +70,22 @@ class _Left(dict[int, tuple[Any, ...]]):
         self._choices, self._codec, self._written = choices, codec, written
 
     def __missing__(self, token: int) -> tuple[Any, ...]:
-        self[token] = found = self._choices.left_by(self._codec, (*self._written, token))
-        return found
+        self[token] = left = self._choices.left_by(self._codec, (*self._written, token))
+        return left
 
 
-def choices_of(
-    attributes: Sequence[Attribute],
-    place: int,
-    output_format: OutputFormat,
-    config: DecodingConfig,
-) -> Choices:
-    """The choices of an attribute with choices: Python values, and None for null."""
-    attribute = attributes[place]
+def choices_of(attribute: Attribute, tails: Sequence[str], output_format: OutputFormat) -> Choices:
+    """The choices of an attribute with choices: Python values, and None for null.
+
+    tails: the texts that may follow a value in the output.
+    """
     values = attribute.choice_values if attribute.kind == "enum" else (True, False)
     pairs = [(value, value) for value in values]
     pairs += [(text, value) for text, value in zip(attribute.choices, values, strict=False)]
     if not attribute.choices and not attribute.strict:
         pairs += spellings().items()
-    if may_be_null(attribute):
+    if attribute.may_be_null:
         pairs.append((None, None))
-    tails = slot_tails(attributes, place, output_format, config)
     return Choices(
         {
             (output_format.escape(written) + tail).encode(): value
@@ -148,7 +142,7 @@ class Branches:
             yield ChildSlot(self.key, None, self.free_text, "free_text", shared)
 
     def named(self, raw: str, output_format: OutputFormat) -> Any:
-        """The choice that a slot's text names; None if it names none."""
+        """The choice that a slot's text names; None for a text that names no choice."""
         try:
             text = output_format.unescape(raw)
         except Exception:  # a format may be the user's own

@@ -1,4 +1,7 @@
-"""`compile_schema`: schema x format x template x tokenizer x layout -> `CompiledSchema`."""
+"""`compile_schema`: schema x format x template x tokenizer x layout -> `CompiledSchema`.
+
+Data flows once: attributes and examples, the skeleton, the prompt, slots with their grammars.
+"""
 
 from __future__ import annotations
 
@@ -6,43 +9,40 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-import jinja2
-
 from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.attributes.attributes import named_misfits
+from schemax.attributes.examples import FewShotExample, example_values
 from schemax.base.messages import warn
-from schemax.compiler.byte_codec import ByteCodec
+from schemax.compiler.automata import checked_eos_ids, compile_stop
 from schemax.compiler.choices import with_key
 from schemax.compiler.compiled_schema import CompiledSchema
-from schemax.compiler.conversation import Conversation
-from schemax.compiler.few_shot import FewShotExample, led, written_examples
-from schemax.compiler.list_slots import as_decoded, asked_of, asked_of_items, budget_of, fields_of
+from schemax.compiler.grammars import output_schema
 from schemax.compiler.nearest import cut_at_example
-from schemax.compiler.output_schema import output_schema
 from schemax.compiler.prompt import (
     PromptText,
     ShownExample,
     TemplateLike,
-    is_template_text,
-    render_conversation,
+    control_token_warning,
+    led,
+    read_template,
     render_prompt,
-    template_source,
     usual_template,
+    written_examples,
 )
-from schemax.compiler.skeleton import check_boundaries, check_names, key_texts, skeleton_text
-from schemax.compiler.slot_specs import Compiling
-from schemax.compiler.spelt_tokens import control_token_warning
-from schemax.compiler.stops import checked_eos_ids, compile_stop
-from schemax.compiler.tokenizer import TextCodec, as_codec
+from schemax.compiler.skeleton import (
+    as_decoded,
+    check_names,
+    key_texts,
+    odd_boundaries,
+    segments_of,
+    skeleton_text,
+)
+from schemax.compiler.slot_specs import SlotCompiler
+from schemax.compiler.tokenizer import ByteCodec, TextCodec, as_codec
 from schemax.compiler.waves import Waves
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.errors import SchemaWarning, TemplateError
-from schemax.formats import (
-    NEWLINE,
-    DocumentKey,
-    OutputFormat,
-    get_format,
-)
+from schemax.errors import SchemaWarning
+from schemax.formats import NEWLINE, DocumentKey, OutputFormat, get_format
 from schemax.tokens import SlotSpec
 
 Ids = tuple[int, ...]
@@ -70,46 +70,25 @@ def compile_schema(
     vocab_size: the model's, where it is larger than the tokenizer's.
     examples: (text, instance) pairs that the instruction shows, written as outputs are; a mapping
         that validates stands for an instance.
-    is_led: whether a demonstration of another category precedes the instruction, where the chat
-        template takes turns and the prompt has none.
+    is_led: whether a demonstration of another category precedes an instruction without turns, where
+        the chat template takes turns.
 
     Raises SchemaError, TemplateError, ModelError; ValueError for an unknown format or preset;
     InputError, naming it, for an example that does not fit the schema.
     """
-    codec = as_codec(tokenizer)
     settings = settings_of(schema)
+    values = example_values(examples, schema, compile_attributes(schema)) if examples else []
     output_format = get_format(format or settings.format or "json")
     config = resolve_decoding(decoding)
+    codec = as_codec(tokenizer)
     size = vocab_size or codec.vocab_size
+    eos_ids = checked_eos_ids(codec.eos_ids if eos_ids is None else eos_ids, size)
+    # As text: instances need not be hashable.
+    shown = written_examples(values, schema, output_format, config) if examples else ()
+    # The contents of a path, not its name: an edit of the template must show.
+    source = read_template(template or settings.template or usual_template(config))
     declared: Any = schema
-    return _compile(
-        declared,
-        codec,
-        output_format,
-        # The contents of a path, not its name: an edit of the template must show.
-        _source(template or settings.template or usual_template(config)),
-        config,
-        checked_eos_ids(codec.eos_ids if eos_ids is None else eos_ids, size),
-        size,
-        # As text: instances need not be hashable.
-        written_examples(examples, schema, output_format, config) if examples else (),
-        is_led,
-    )
-
-
-def _prompt(template: TemplateLike, *, codec: TextCodec, **shown: Any) -> PromptText:
-    if not isinstance(template, Conversation):
-        return render_prompt(template, codec=codec, **shown)
-    if shown["num_documents"] is not None or shown["examples"]:
-        raise TemplateError("a conversation holds one document, and its own examples")
-    return render_conversation(template, codec)
-
-
-def _source(template: TemplateLike) -> TemplateLike:
-    if isinstance(template, (jinja2.Template, Conversation)):
-        return template
-    source = template_source(template)
-    return source if is_template_text(source) else f"{source}\n"
+    return _compile(declared, codec, output_format, source, config, eos_ids, size, shown, is_led)
 
 
 @lru_cache(maxsize=128)
@@ -124,23 +103,27 @@ def _compile(
     examples: tuple[ShownExample, ...],
     is_led: bool,
 ) -> CompiledSchema:
+    name, category = schema.__name__, settings_of(schema).category
     declared = compile_attributes(schema)
-    for name, misfit in named_misfits(declared):
-        warn(SchemaWarning(schema.__name__, name, misfit))
-    attributes = as_decoded(schema.__name__, declared, config, output_format)
-    asked = tuple(map(asked_of, attributes))
-    check_names(schema.__name__, attributes, output_format)
-    category = settings_of(schema).category
+    is_whole = config.layout == "autoregressive"
     stacked = config.documents == "stacked"
-    num_documents = config.documents_per_prompt if stacked else 1
+
+    attributes = as_decoded(name, declared, config, output_format)
+    check_names(name, attributes, output_format)
+    segments = segments_of(attributes, output_format, config)
+    texts = [[""]] if is_whole else key_texts(segments, output_format, config)
+    blank = skeleton_text(attributes, output_format, (DocumentKey("1"),) if stacked else ())
+    odd = () if is_whole else odd_boundaries(texts[0], segments, output_format, codec)
+    keys = tuple(tuple(tuple(codec.encode(text)) for text in row) for row in texts)
+
     render = partial(
-        _prompt,
+        render_prompt,
         template,
         category=category,
         attributes=attributes,
         format_name=output_format.name,
-        keys_given=config.layout != "autoregressive",
-        num_documents=num_documents if stacked else None,
+        keys_given=not is_whole,
+        num_documents=config.documents_per_prompt if stacked else None,
         codec=codec,
     )
     nearest = None
@@ -153,65 +136,72 @@ def _compile(
         prompt = led(prompt, output_format, config, codec) if is_led else prompt
     if prompt.control_tokens:
         warn(control_token_warning(prompt.control_tokens))
+    instruction, opening, pieces = _prompt_ids(prompt, output_format, codec)
+
     rule = NEWLINE if config.stop == "newline" else output_format.stop
-    name = schema.__name__
-    compiling = Compiling(name, output_format, config, codec, vocab_size, eos_ids, rule)
+    compiler = SlotCompiler(name, output_format, config, codec, vocab_size, eos_ids, rule)
     fields = waves = None
-    autoregressive = config.layout == "autoregressive"
-    if autoregressive:
-        texts = [[""]]
-        head = (DocumentKey("1"),) if stacked else ()
-        skeleton = skeleton_text(attributes, output_format, head)
-        values = sum(budget_of(attribute, compiling) for attribute in attributes)
-        budgets: tuple[int, ...] = (len(codec.encode(skeleton)) + values,)
-        odd: tuple[str, ...] = ()
-        slots: tuple[SlotSpec, ...] = ()
+    slots: tuple[SlotSpec, ...] = ()
+    if is_whole:
+        rule = output_format.end
+        budgets: Ids = (len(codec.encode(blank)) + sum(map(compiler.budget, attributes)),)
         if isinstance(codec, ByteCodec) and output_format.name == "json":
             slots = (SlotSpec(json_schema=output_schema(attributes)),)
-        rule = output_format.end
     else:
-        texts = key_texts(asked, output_format, config, num_documents)
-        inner = list(asked_of_items(attributes))
-        blanks = [*texts[0], *(output_format.key(item.labels, None) for item in inner)]
-        odd = check_boundaries(blanks, [*asked, *inner], output_format, codec)
-        fields = fields_of(attributes, compiling)
-        slots, budgets = fields.specs, fields.k_max
-    keys = tuple(tuple(tuple(codec.encode(text)) for text in row) for row in texts)
-    turns = [
-        token
-        for markup, content in prompt.turns
-        for token in (*codec.encode_markup(markup), *codec.encode(content))
-    ]
-    is_chat = bool(prompt.chat_prefix or turns)
-    if fields is not None and (config.max_repairs or any(map(_looks_at_others, attributes))):
-        waves = Waves.of(fields, compiling, keys[0])
-    prefix = codec.encode_markup(prompt.chat_prefix) if is_chat else codec.prefix_ids
+        fields = compiler.fields(segments)
+        budgets = fields.k_max
+        slots = tuple(map(with_key, fields.specs, keys[0]))
+        if config.max_repairs or any(map(_looks_at_others, attributes)):
+            waves = Waves.of(fields, compiler, keys[0])
+    stop = compile_stop(rule, codec, eos_ids, vocab_size)
+
+    for path, misfit in named_misfits(declared):
+        warn(SchemaWarning(name, path, misfit))
     return CompiledSchema(
         schema=schema,
         category=category,
         attributes=attributes,
-        asked=asked,
+        slot_attributes=tuple(segment.attribute for segment in segments),
         format=output_format,
         decoding=config,
         codec=codec,
         prompt=prompt,
-        instruction=(*turns, *prefix, *codec.encode(prompt.instruction)),
-        opening=(
-            *codec.encode(prompt.closing),
-            *codec.encode_markup(prompt.chat_suffix),
-            *codec.encode(output_format.opening()),
-        ),
+        instruction=instruction,
+        opening=opening,
+        pieces=pieces,
         keys=keys,
-        key_texts=tuple(tuple(row) for row in texts),
+        key_texts=tuple(map(tuple, texts)),
         k_max=budgets,
-        slots=tuple(with_key(*pair) for pair in zip(slots, keys[0], strict=False)),
-        stop=compile_stop(rule, codec, eos_ids, vocab_size),
+        slots=slots,
+        stop=stop,
         stop_rule=rule,
         odd_boundaries=odd,
         waves=waves,
         nearest=nearest,
         fields=fields,
     )
+
+
+def _prompt_ids(
+    prompt: PromptText, output_format: OutputFormat, codec: TextCodec
+) -> tuple[Ids, Ids, tuple[tuple[Ids, ...], ...]]:
+    """The ids of a prompt: instruction, opening of the output, literals around documents."""
+    turns = [
+        token
+        for markup, content in prompt.turns
+        for token in (*codec.encode_markup(markup), *codec.encode(content))
+    ]
+    is_chat = bool(prompt.chat_prefix or turns)
+    prefix = codec.encode_markup(prompt.chat_prefix) if is_chat else codec.prefix_ids
+    opening = (
+        *codec.encode(prompt.closing),
+        *codec.encode_markup(prompt.chat_suffix),
+        *codec.encode(output_format.opening()),
+    )
+    pieces = tuple(
+        tuple(tuple(codec.encode(text)) for text in literals) for literals in prompt.pieces
+    )
+    return (*turns, *prefix, *codec.encode(prompt.instruction)), opening, pieces
 
 
 def _looks_at_others(attribute: Attribute) -> bool:

@@ -5,23 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from schemax.attributes import Attribute
+from schemax.compiler.automata import text_before_stop
 from schemax.compiler.extractive import DocumentSource
-from schemax.compiler.known import Known, KnownSlot, known_slots
-from schemax.compiler.list_slots import Fields
 from schemax.compiler.nearest import NearestExamples
-from schemax.compiler.prompt import (
-    PromptText,
-    clean_document,
-)
-from schemax.compiler.stops import text_before_stop
+from schemax.compiler.prompt import PromptText, clean_document
+from schemax.compiler.slot_specs import Fields
 from schemax.compiler.tokenizer import TextCodec
-from schemax.compiler.waves import Waves
+from schemax.compiler.waves import Known, KnownSlot, Waves, known_slots
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat, StopRule
 from schemax.tokens import PromptIds, SlotSpec, StopTable
@@ -35,31 +30,34 @@ class CompiledSchema:
 
     prompt: the prompt's text, cut at the documents.
     instruction, opening: the ids of I and S.
+    pieces: the ids of `prompt.pieces`.
     keys: (J, N) key segments; (1, N) for isolated documents, which all have the same.
     key_texts: the same as text.
     k_max: (N,) token budgets, delimiter included. For the autoregressive layout (1,): the budget
         of one document's whole output.
-    asked: (N,) the attributes that slots ask for; a list in two phases is asked for its count.
+    slot_attributes: (N,) the attributes that slots ask for; a list in two phases is asked for its
+        count.
     slots: (N,) specs: grammars, how null begins, follow-ups. () for the autoregressive layout,
         but for chats one spec with the schema of the output.
     stop, stop_rule: what ends a slot, over tokens and over bytes.
     odd_boundaries: attributes whose key ends within a token of the filled text.
-    waves: the slots that are asked for once others are filled; None where all are asked for at
-        once, and none again. `keys` are as if no field looked at others.
-    nearest: chooses the examples that a document is shown; None where all are shown to all.
+    waves: the slots that are filled once other slots are, or once more; None where all slots are
+        filled at once. `keys` are as if no field looked at other fields.
+    nearest: chooses the examples that a document is shown; None where every document is shown all.
     fields: the fields, and those of items, side by side; None for the autoregressive layout.
     """
 
     schema: type[Any]
     category: str
     attributes: tuple[Attribute, ...]
-    asked: tuple[Attribute, ...]
+    slot_attributes: tuple[Attribute, ...]
     format: OutputFormat
     decoding: DecodingConfig
     codec: TextCodec
     prompt: PromptText
     instruction: Ids
     opening: Ids
+    pieces: tuple[tuple[Ids, ...], ...]
     keys: tuple[tuple[Ids, ...], ...]
     key_texts: tuple[tuple[str, ...], ...]
     k_max: tuple[int, ...]
@@ -101,16 +99,16 @@ class CompiledSchema:
     ) -> PromptIds:
         """Assembles a prompt of up to J documents that are already token ids.
 
-        keys: (J, N) where fields look at others and values are known, see `known`: all fields are
-            asked at once.
+        keys: (J, N) where fields look at other fields and values are known, see `known`: all fields
+            are asked at once.
         """
         stacked = self.decoding.documents == "stacked"
         elements = []
         for j, ids in enumerate(documents):
-            literals = self.prompt.pieces[j if stacked else 0]
-            element = list(self._literal(literals[0]))
-            for literal in literals[1:]:
-                element += [*ids, *self._literal(literal)]
+            first, *literals = self.pieces[j if stacked else 0]
+            element = list(first)
+            for literal in literals:
+                element += [*ids, *literal]
             elements.append(tuple(element))
         count = len(documents)
         is_slotted = self.decoding.layout != "autoregressive"
@@ -119,7 +117,7 @@ class CompiledSchema:
             documents=tuple(elements),
             opening=self.opening,
             keys=self.keys[:count] if stacked else self.keys * count,
-            k_max=self.k_max if is_slotted else tuple(count * most for most in self.k_max),
+            k_max=self.k_max if is_slotted else tuple(count * budget for budget in self.k_max),
             sampling_keys=tuple(_digest(ids) for ids in documents),
             slots=self.slots,
             sources=tuple(DocumentSource(ids, self.codec) for ids in documents)
@@ -147,14 +145,6 @@ class CompiledSchema:
         """
         assert self.fields is not None
         return known_slots(self.fields, slots, self.format, self.codec)
-
-    def _literal(self, text: str) -> Ids:
-        return _encode_cached(self.codec, text)
-
-
-@lru_cache(maxsize=1024)
-def _encode_cached(codec: TextCodec, text: str) -> Ids:
-    return tuple(codec.encode(text)) if text else ()
 
 
 def _digest(ids: Ids) -> int:

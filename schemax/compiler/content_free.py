@@ -1,8 +1,9 @@
 """Contextual calibration: scores choices relative to documents without content.
 
 After Zhao et al., Calibrate Before Use, 2021, and Holtzman et al., Surface Form Competition, 2021:
-a prompt makes some choices likely whatever a document says, such as the one that it shows last. So
-a choice is scored by how much likelier the document makes it than documents without content do.
+a prompt makes some choices likely whatever a document says, such as the choice that it shows last.
+So the score of a choice is its probability for the document relative to its probability for
+documents without content.
 
 Null is not calibrated: for a document without content it is the right answer.
 """
@@ -17,9 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from schemax.compiler.choices import Branches, Choices, choices_of
+from schemax.compiler.choices import Branches, Choices
 from schemax.compiler.compiled_schema import CompiledSchema
-from schemax.compiler.slot_specs import slot_tails
 from schemax.compiler.tokenizer import TextCodec
 from schemax.tokens import PromptIds, SlotOutput, SlotSpec
 
@@ -29,8 +29,8 @@ CONTENT_FREE = ("N/A", "[MASK]", "")
 """The documents without content, over which probabilities are averaged (Zhao et al.)."""
 
 SMOOTHING = 0.1
-"""The weight of equal shares in a prior, so that a choice that the prompt makes improbable does
-not win by that alone."""
+"""The weight of equal shares in a prior: a choice does not win only because the prompt makes it
+improbable."""
 
 MOST_CHOICES = 64
 """Slots with more choices are not calibrated: every choice costs a short prompt."""
@@ -58,19 +58,19 @@ def _logprobs(prior: ChoicePrior, written: Ids, ids: Ids) -> npt.NDArray[np.floa
 
     Tokens that lead to the same choices have the same value.
     """
-    texts = [prior.codec.decode_bytes((*written, one)) for one in ids]
+    texts = [prior.codec.decode_bytes((*written, token)) for token in ids]
     behind = {*prior.choices.begun_by(prior.codec.decode_bytes(written))} - {None}
     ways = [frozenset(prior.choices.begun_by(text)) for text in texts]
-    found: dict[frozenset[Any], float] = {}
+    probabilities: dict[frozenset[Any], float] = {}
     for text, way in zip(texts, ways, strict=True):
         if None not in way and way < behind:
-            found[way] = max(found.get(way, 0.0), _probability(prior, text))
-    apart = [way for way in found if not any(other < way for other in found)]
-    total = sum(found[way] for way in apart)
+            probabilities[way] = max(probabilities.get(way, 0.0), _probability(prior, text))
+    apart = [way for way in probabilities if not any(less < way for less in probabilities)]
+    total = sum(probabilities[way] for way in apart)
     shares = np.zeros(len(ids))
     for place, way in enumerate(ways):
-        if way in found and total:
-            share = (1 - SMOOTHING) * found[way] / total * len(behind)
+        if way in probabilities and total:
+            share = (1 - SMOOTHING) * probabilities[way] / total * len(behind)
             shares[place] = np.log(share / len(way) + SMOOTHING)
     return shares
 
@@ -78,12 +78,12 @@ def _logprobs(prior: ChoicePrior, written: Ids, ids: Ids) -> npt.NDArray[np.floa
 def _probability(prior: ChoicePrior, text: bytes) -> float:
     """The probability that a value begins with `text`; beyond a choice, that of the choice."""
     first: list[bytes] = []
-    for other in sorted(other for other in prior.begun if other.startswith(text)):
-        if not (first and other.startswith(first[-1])):
-            first.append(other)
+    for begun in sorted(begun for begun in prior.begun if begun.startswith(text)):
+        if not (first and begun.startswith(first[-1])):
+            first.append(begun)
     if not first:
-        first = sorted((other for other in prior.begun if text.startswith(other)), key=len)[-1:]
-    return sum(prior.begun[other] for other in first)
+        first = sorted(filter(text.startswith, prior.begun), key=len)[-1:]
+    return sum(prior.begun[begun] for begun in first)
 
 
 def content_free_prompts(compiled: CompiledSchema) -> list[PromptIds]:
@@ -143,7 +143,7 @@ def _prior(choices: Choices, written: Sequence[SlotOutput], codec: TextCodec) ->
     begun: dict[bytes, float] = {}
     for turn in range(len(_values(choices))):
         same = written[turn * count : (turn + 1) * count]
-        shares = np.exp(np.cumsum([one.logprobs for one in same], axis=1)).mean(axis=0)
+        shares = np.exp(np.cumsum([slot.logprobs for slot in same], axis=1)).mean(axis=0)
         for end, share in enumerate(shares.tolist(), 1):
             begun.setdefault(codec.decode_bytes(same[0].ids[:end]), share)
     return ChoicePrior(choices, codec, begun)
@@ -154,29 +154,25 @@ def _values(choices: Choices) -> list[Any]:
 
 
 def _choices(compiled: CompiledSchema) -> list[Choices | None]:
-    """(N,) the choices of slots that are calibrated, None for others."""
-    found: list[Choices | None] = []
-    for place, spec in enumerate(compiled.slots):
-        choices = None
-        if spec.grammar is not None and spec.grammar.choices:
-            choices = choices_of(compiled.asked, place, compiled.format, compiled.decoding)
-            if not 1 < len(_values(choices)) <= MOST_CHOICES:
-                choices = None
-        found.append(choices)
-    return found
+    """(N,) the choices of slots that are calibrated, else None."""
+    if compiled.fields is None:
+        return [None] * len(compiled.slots)
+    return [
+        choices if choices is not None and 1 < len(_values(choices)) <= MOST_CHOICES else None
+        for choices in compiled.fields.choices
+    ]
 
 
 def _turns(compiled: CompiledSchema) -> list[tuple[Ids, ...]]:
     """(turns, N) the given answers; a slot with fewer choices repeats its last one."""
-    choices = _choices(compiled)
-    if not any(choices):
+    if not any(_choices(compiled)) or compiled.fields is None:
         return []
     rows: list[list[Ids]] = []
-    for place, mine in enumerate(choices):
-        tail = slot_tails(compiled.asked, place, compiled.format, compiled.decoding)[0]
+    for segment, choices in zip(compiled.fields.segments, _choices(compiled), strict=True):
         row = []
-        for value in [None] if mine is None else _values(mine):
-            ids = tuple(compiled.codec.encode(compiled.format.escape(value) + tail))
+        for value in [None] if choices is None else _values(choices):
+            text = compiled.format.escape(value) + segment.tails[0]
+            ids = tuple(compiled.codec.encode(text))
             row.append(ids[: compiled.stop.length(ids)])
         rows.append(row)
     most = max(map(len, rows))

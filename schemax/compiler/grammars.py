@@ -1,9 +1,9 @@
-"""Grammars of slots: the attribute's type in the format's spelling.
+"""Grammars: the texts that may be written into a slot, and the JSON Schema of a whole output.
 
 A slot's grammar is one regular expression in llguidance's Lark dialect (its docs/syntax.md): a
-space, a literal, or a text that is read as one, and what may follow it in the output. A single
-terminal has no ambiguous parses, and llguidance builds its automaton as decoding goes. The format
-says how texts are written (`schemax.formats.Spelling`), this module which texts are allowed.
+space, a literal or a text that is read as a literal, and a text that may follow it in the output. A
+single terminal has no ambiguous parses, and llguidance builds its automaton as decoding goes. The
+format spells texts (`schemax.formats.Spelling`); the attribute's type allows them.
 
 docs/constraints.md lists what every type allows, and what is left to validation.
 """
@@ -13,33 +13,41 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
 
 from schemax.attributes import Attribute
 from schemax.attributes.field_type import LIST_KEYWORDS
-from schemax.attributes.patterns import states_of
-from schemax.compiler.free_text import TextForm
 from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
 from schemax.compiler.terminals import NEVER, all_of, any_of, days, keeps, moments, number
 from schemax.errors import SchemaError
 from schemax.formats import Form, OutputFormat, Spelling, Writable
 from schemax.reading.booleans import spellings
+from schemax.reading.kinds import SCALARS
 from schemax.reading.kinds.codes import Code
 from schemax.reading.kinds.duration import DURATION
 
 _LENGTH_KEYWORDS = ("minLength", "maxLength")
 
-# Longest text whose characters are counted: counting multiplies the automaton's states.
+# The longest text whose characters are counted: counting multiplies the automaton's states.
 _LONGEST_COUNTED = 100
 _LONGEST_COUNTED_OF_PATTERN = 32
-# Characters of a pattern, and items of a list in one slot: both are written out in the grammar.
-# Characters that repetitions in a pattern stand for: an automaton has several states for each.
-_MOST_REPEATED = 1_000
-_LONGEST_PATTERN = 10_000
+# The most items of a list in one slot: the grammar writes them out.
 _MOST_COUNTED_ITEMS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """The form in which every text of a slot is written.
+
+    head: the bytes before the characters, the leading space included.
+    special: characters that are escaped.
+    """
+
+    head: bytes
+    special: frozenset[str]
 
 
 def slot_grammar(
@@ -61,10 +69,10 @@ def slot_grammar(
         return None
     value = _Value(attribute, output_format, spelling, literals)
     values = list(value.lists() if attribute.is_list else ["ITEM"])
-    if not literals and reads_texts(attribute):
+    if not literals and attribute.takes_texts:
         free = _Value(replace(attribute, constraints=()), output_format, spelling, literals)
         values += map(free.text, spelling.texts)
-    if may_be_null(attribute):
+    if attribute.may_be_null:
         values.append(_exactly(_bare(output_format.escape(None))))
     return "\n".join(
         [
@@ -76,21 +84,13 @@ def slot_grammar(
     )
 
 
-def reads_texts(attribute: Attribute) -> bool:
-    """True if any text may stand for a value: of a number, a date, or a list in one slot.
-
-    Choices and booleans are not: a slot writes one of the known texts (docs/typed.md).
-    """
-    is_open = attribute.scalar is not None and attribute.scalar.is_open
-    return not attribute.strict and (is_open or attribute.is_list)
-
-
 def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextForm | None:
     """The form of the attribute's texts, if every text is allowed and written in one way."""
     spelling = spelling_of(output_format)
-    texts = [one for one in attribute.variants if one.is_text and not one.constraints]
-    is_free = bool(texts) and not attribute.is_list
-    if spelling is None or not (is_free or reads_texts(attribute)):
+    is_free = not attribute.is_list and any(
+        variant.is_text and not variant.constraints for variant in attribute.variants
+    )
+    if spelling is None or not (is_free or attribute.takes_texts):
         return None
     if len(spelling.texts) != 1 or spelling.exceptions:
         return None
@@ -98,16 +98,6 @@ def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextFor
     if form.never or not form.before:
         return None
     return TextForm(f" {form.before}".encode(), frozenset(form.characters or ()))
-
-
-def may_be_null(attribute: Attribute) -> bool:
-    """True if the slot may be null.
-
-    It may where null gives the field None, its default or that of a nested model around it, or an
-    empty list. Any other required field needs a value.
-    """
-    at_least = [value for keyword, value in attribute.constraints if keyword == "minItems"]
-    return attribute.omittable or (attribute.is_list and max(at_least, default=0) == 0)
 
 
 def check_grammar(grammar: str, *, schema: str, attribute: Attribute) -> None:
@@ -125,18 +115,25 @@ def check_grammar(grammar: str, *, schema: str, attribute: Attribute) -> None:
     )
     conditions = ", ".join(f"{keyword} {value!r}" for keyword, value in attribute.constraints)
     if matcher.is_error():
-        what = f"its conditions ({conditions})" if conditions else f"its {attribute.kind} type"
+        subject = f"its conditions ({conditions})" if conditions else f"its {attribute.kind} type"
         reason = matcher.get_error().strip().partition("\n")[0]
         raise SchemaError(
             schema,
             attribute.name,
-            f"{what} cannot be turned into a grammar; simplify it, or check it in a validator "
+            f"{subject} cannot be turned into a grammar; simplify it, or check it in a validator "
             f"instead ({reason})",
         )
     if not any(matcher.compute_bitmask()) or matcher.is_error():
         raise SchemaError(
             schema, attribute.name, f"no value satisfies its conditions ({conditions})"
         )
+
+
+@lru_cache(maxsize=1)
+def _byte_tokenizer() -> Any:
+    from llguidance import LLTokenizer
+
+    return LLTokenizer("byte")  # takes 20 ms
 
 
 def parser_limits() -> Any:
@@ -150,15 +147,8 @@ def parser_limits() -> Any:
     return LLParserLimits(initial_lexer_fuel=10_000_000, step_lexer_fuel=2_000_000)
 
 
-@lru_cache(maxsize=1)
-def _byte_tokenizer() -> Any:
-    from llguidance import LLTokenizer
-
-    return LLTokenizer("byte")
-
-
 def spelling_of(output_format: OutputFormat) -> Spelling | None:
-    """The spelling of a format's texts; None for a format that has none."""
+    """The spelling of a format's texts; None for a format without a spelling."""
     # The protocol lacks it, so that users' formats need not have it.
     spelling: Callable[[], Spelling | None] | None = getattr(output_format, "spelling", None)
     return spelling() if spelling is not None else None
@@ -169,9 +159,6 @@ def _enforces(attribute: Attribute, keyword: str, value: Any) -> bool:
     if keyword in LIST_KEYWORDS:
         return bool(value <= _MOST_COUNTED_ITEMS)
     if attribute.is_text and keyword == "pattern":
-        repeated = states_of(value) - len(value)
-        if len(value) > _LONGEST_PATTERN or repeated > _MOST_REPEATED:
-            return False
         try:
             spelled(value, lambda source: source)
             is_found(value, "")  # compiles as a whole
@@ -208,7 +195,7 @@ class _Value:
     def items(self) -> Iterator[str]:
         """Yields all ways to write a value, or an item of a list."""
         for variant in self.attribute.variants:
-            yield from (self if variant is self.attribute else self.of(variant)).values()
+            yield from (self if variant is self.attribute else self._of(variant)).values()
 
     def values(self) -> Iterator[str]:
         """Yields all ways to write a value of the attribute's kind, which is no union."""
@@ -244,12 +231,12 @@ class _Value:
     def words(self, values: Iterable[Any]) -> Iterator[str]:
         return (_exactly(self.literal(value)) for value in values)
 
-    def of(self, one: Attribute) -> _Value:
-        return _Value(one, self.format, self.spelling, self.literals)
+    def _of(self, attribute: Attribute) -> _Value:
+        return _Value(attribute, self.format, self.spelling, self.literals)
 
     def lists(self) -> Iterator[str]:
         if self.attribute.positions:
-            places = [any_of(self.of(place).items()) for place in self.attribute.places]
+            places = [any_of(self._of(place).items()) for place in self.attribute.places]
             inside = f" {_exactly(self.spelling.separator)} ".join(places)
             yield f"{_exactly(self.spelling.opening)} {inside} {_exactly(self.spelling.closing)}"
             return
@@ -332,3 +319,53 @@ def _safe(match: re.Match[str]) -> str:
     character = match[0][-1]
     is_safe = len(match[0]) == 2 and character not in "/\n\r"
     return match[0] if is_safe else f"\\x{{{ord(character):x}}}"
+
+
+# --- JSON Schema of whole outputs, for servers that constrain outputs by it ----------------------
+
+
+def output_schema(attributes: Sequence[Attribute]) -> dict[str, Any]:
+    """The JSON Schema of an output, under the names that the prompt shows.
+
+    All properties are required, and nullable where a value may be missing. Conditions are left to
+    validation, since servers differ in those that they support.
+    """
+    root = _object()
+    for attribute in attributes:
+        group = root
+        for label in attribute.labels[:-1]:
+            group = _member(group, label, _object())
+        _member(group, attribute.labels[-1], _value_schema(attribute))
+    return root
+
+
+def _object() -> dict[str, Any]:
+    return {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+
+
+def _member(group: dict[str, Any], label: str, schema: dict[str, Any]) -> dict[str, Any]:
+    if label not in group["properties"]:
+        group["properties"][label] = schema
+        group["required"].append(label)
+    member: dict[str, Any] = group["properties"][label]
+    return member
+
+
+def _scalar(attribute: Attribute) -> dict[str, Any]:
+    if attribute.choices:
+        return {"type": "string", "enum": list(attribute.choices)}
+    kind, form = SCALARS[attribute.kind].output
+    return {"type": kind} | ({"format": form} if form else {})
+
+
+def _value_schema(attribute: Attribute) -> dict[str, Any]:
+    if attribute.fields:
+        schema = output_schema(attribute.fields)
+    else:
+        variants = list(map(_scalar, attribute.variants))
+        schema = {"anyOf": variants} if attribute.members else variants[0]
+    if attribute.is_list:
+        schema = {"type": "array", "items": schema}
+    if attribute.may_be_null:
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    return schema | ({"description": attribute.description} if attribute.description else {})

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
 from threading import Lock
 from typing import Literal, TypeAlias
@@ -28,6 +29,10 @@ Write: TypeAlias = Callable[[str], str]
 
 ANY = r"[\s\S]"
 
+# The most characters of a pattern, which the grammar writes out, and the most characters that its
+# repetitions stand for: each takes several states of the automaton.
+_LONGEST, _MOST_REPEATED = 10_000, 1_000
+
 
 class Unsupported(Exception):
     """A part of a pattern that no grammar can express."""
@@ -36,13 +41,18 @@ class Unsupported(Exception):
 def spelled(pattern: str, write: Write) -> str:
     """A regular expression for whole texts, as `write` writes them, that the pattern is found in.
 
-    Raises Unsupported for constructs beyond sets of texts, such as look-around, and for flags and
-    anchors within the pattern.
+    Raises Unsupported for constructs beyond sets of texts, such as look-around, for flags and
+    anchors within the pattern, and for a pattern that is too large.
     """
+    if len(pattern) > _LONGEST:
+        raise Unsupported(f"more than {_LONGEST:,} characters")
     parser = _Parser(pattern)
     whole = parser.branches()
     if parser.token is not None:
         raise Unsupported(f"a stray {parser.token[0]!r}")
+    expanded, plain = _sizes(whole)
+    if expanded - plain > _MOST_REPEATED:
+        raise Unsupported(f"repetitions of more than {_MOST_REPEATED:,} characters")
     return _branches(whole, "open", "open", write)
 
 
@@ -54,7 +64,7 @@ def writer(form: Form) -> Write:
 
     @lru_cache(maxsize=256)
     def write(source: str) -> str:
-        special = [one for one in specials if is_found(f"^(?:{source})$", one)]
+        special = [character for character in specials if is_found(f"^(?:{source})$", character)]
         if not special:
             return source
         ways = [exactly(way) for character in special for way in characters[character]]
@@ -124,16 +134,16 @@ class _Parser:
             return
         self.token = _TOKEN.match(self._pattern, self._position)
         if self.token is None:
-            rest = self._pattern[self._position :]
-            raise Unsupported(f"{rest[:12]!r}, which is more than a set of texts")
+            stray = self._pattern[self._position :][:12]
+            raise Unsupported(f"{stray!r}, which is more than a set of texts")
         self._position = self.token.end()
 
     def branches(self) -> list[list[_Item]]:
-        found = [self._sequence()]
+        branches = [self._sequence()]
         while self.token is not None and self.token.lastgroup == "bar":
             self._advance()
-            found.append(self._sequence())
-        return found
+            branches.append(self._sequence())
+        return branches
 
     def _sequence(self) -> list[_Item]:
         items: list[_Item] = []
@@ -159,17 +169,28 @@ class _Parser:
         return items
 
 
-def _usual(characters: str) -> str:
-    """A set of characters as a grammar allows it: of all scripts' digits, 0 to 9.
+def _sizes(branches: list[list[_Item]]) -> tuple[int, int]:
+    """Counts the sets of characters with repetitions written out, and as they stand."""
+    expanded = plain = 0
+    for item in chain.from_iterable(branches):
+        size = (1, 1) if isinstance(item.content, str) else _sizes(item.content)
+        times = max((int(number[:9]) for number in re.findall("[0-9]+", item.repeat)), default=1)
+        expanded, plain = expanded + times * size[0], plain + size[1]
+    return expanded, plain
 
-    A model that may write any digit, but not yet a quote, otherwise ends numbers with foreign ones.
+
+def _usual(characters: str) -> str:
+    """A set of characters as a grammar allows it: digits are 0 to 9, not those of all scripts.
+
+    A model that may write any digit, but not yet a quote, otherwise ends numbers with foreign
+    digits.
     """
     if characters == ".":
         return r"[^\n]"
     if characters == r"\d":
         return "[0-9]"
     if characters.startswith("[") and not characters.startswith("[^"):
-        return re.sub(r"\\(.)", lambda one: "0-9" if one[1] == "d" else one[0], characters)
+        return re.sub(r"\\(.)", lambda match: "0-9" if match[1] == "d" else match[0], characters)
     return characters
 
 

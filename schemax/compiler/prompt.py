@@ -9,25 +9,38 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import jinja2
+from pydantic import BaseModel
 
-from schemax.attributes import Attribute
+from schemax.attributes import Attribute, compile_attributes
 from schemax.base.messages import warn
 from schemax.base.resources import resource_dir
 from schemax.compiler import sandbox
-from schemax.compiler.conversation import Conversation, render_chat, takes_turns
-from schemax.compiler.list_slots import asked_of, leaves_of_item
-from schemax.compiler.spelt_tokens import control_tokens_in
+from schemax.compiler.skeleton import as_decoded, leaves_of_item, render_values, slot_attribute
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig, decoding_name
-from schemax.errors import TemplateError
+from schemax.errors import ModelError, SchemaError, TemplateError
+from schemax.formats import DocumentKey, OutputFormat
 from schemax.reading.kinds import SCALARS
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """(role, content) of the messages before the document, in the place of a template.
+
+    The document is the last message, of the user. Contents are data, as documents are: no text in
+    them becomes a control token.
+    """
+
+    messages: tuple[tuple[str, str], ...] = ()
+
 
 TemplateLike = str | Path | jinja2.Template | Conversation
 
@@ -47,7 +60,7 @@ class ShownDocument:
 class ShownExample:
     """An example as templates see it: a document, and its right `output`.
 
-    id: as a document's; the output holds it, too.
+    id: as a document's; the output holds it as well.
     """
 
     text: str
@@ -112,7 +125,7 @@ def load_template(template: str | Path | jinja2.Template) -> jinja2.Template:
 
 
 def render_prompt(
-    template: str | Path | jinja2.Template,
+    template: TemplateLike,
     *,
     category: str,
     attributes: Sequence[Attribute],
@@ -122,7 +135,7 @@ def render_prompt(
     codec: TextCodec,
     examples: Sequence[ShownExample] = (),
 ) -> PromptText:
-    """Renders the prompt of a category.
+    """Renders the prompt of a category, or of a caller's messages.
 
     Examples are turns where the chat template takes turns: the variable `turns` says so, and
     `turn(role)` begins a message. Text before the first turn is a message of the user.
@@ -136,6 +149,10 @@ def render_prompt(
     Raises TemplateError for a template that fails, or that does not show every example, then, in a
     last message of the user, every document in order.
     """
+    if isinstance(template, Conversation):
+        if num_documents is not None or examples:
+            raise TemplateError("a conversation holds one document, and its own examples")
+        return _render_conversation(template, codec)
     marker = f"\ue000{uuid.uuid4().hex}"
     count = num_documents or 1
     documents = [
@@ -211,19 +228,19 @@ def render_prompt(
         chat_suffix=chat.suffix,
         fence=fence_before(literals[order.index(0) + order.count(0)]),
         turns=chat.turns,
-        control_tokens=control_tokens_in("".join(literals), codec),
+        control_tokens=codec.special_tokens_in("".join(literals)),
     )
 
 
 def _messages(instruction: str, marker: str, roles: Sequence[str]) -> list[tuple[str, str]]:
     """(role, content) of the messages; the documents continue the last one."""
-    first, *others = re.split(re.escape(marker) + r"-turn(\d+)\ue001", instruction)
-    found = [("user", first)]
-    found += [(roles[int(n)], text) for n, text in zip(others[::2], others[1::2], strict=True)]
-    # The document follows the last content directly; the other contents are stripped.
-    whole = [(role, content.strip()) for role, content in found[:-1]]
-    last_role, last = found[-1]
-    kept = [message for place, message in enumerate(whole) if place or message[1]]
+    first, *turns = re.split(re.escape(marker) + r"-turn(\d+)\ue001", instruction)
+    messages = [("user", first)]
+    messages += [(roles[int(n)], text) for n, text in zip(turns[::2], turns[1::2], strict=True)]
+    # The document follows the last content directly; all contents before it are stripped.
+    *whole, (last_role, last) = messages
+    stripped = [(role, content.strip()) for role, content in whole]
+    kept = [message for place, message in enumerate(stripped) if place or message[1]]
     return [*kept, (last_role, last.lstrip() if kept else last)]
 
 
@@ -255,11 +272,11 @@ def _examples_not_shown() -> TemplateError:
 
 def fence_before(literal: str) -> str | None:
     """The closing tag with which the text behind a document begins, if any."""
-    found = re.match(r"\s*(</[\w:.-]+)", literal)
-    return found[1] if found else None
+    tag = re.match(r"\s*(</[\w:.-]+)", literal)
+    return tag[1] if tag else None
 
 
-def render_conversation(conversation: Conversation, codec: TextCodec) -> PromptText:
+def _render_conversation(conversation: Conversation, codec: TextCodec) -> PromptText:
     """The prompt of a caller's messages; a base model gets their contents alone."""
     messages = [(role, clean_document(text, None)) for role, text in conversation.messages]
     if codec.chat_template is None:
@@ -289,9 +306,17 @@ def usual_template(config: DecodingConfig) -> str:
     return _OF_PRESETS.get(decoding_name(config).partition(":")[0], DEFAULT_TEMPLATE)
 
 
-def is_template_text(text: str) -> bool:
+def _is_template_text(text: str) -> bool:
     """True if a string is the text of a template, not the name of one."""
     return "{{" in text or "{%" in text or "\n" in text
+
+
+def read_template(template: TemplateLike) -> TemplateLike:
+    """The template with its text in the place of a name or a path, so that an edit shows."""
+    if isinstance(template, (jinja2.Template, Conversation)):
+        return template
+    source = template_source(template)
+    return source if _is_template_text(source) else f"{source}\n"
 
 
 def template_source(template: str | Path) -> str:
@@ -300,7 +325,7 @@ def template_source(template: str | Path) -> str:
     Raises TemplateError for an unknown template.
     """
     text = str(template)
-    if isinstance(template, str) and is_template_text(text):
+    if isinstance(template, str) and _is_template_text(text):
         return text
     named = resource_dir("templates") / f"{text}.jinja"
     if isinstance(template, str) and re.fullmatch(r"[\w-]+", text) and named.is_file():
@@ -315,22 +340,22 @@ def template_source(template: str | Path) -> str:
 
 def _shown(attribute: Attribute) -> Iterator[ShownAttribute]:
     """Yields the attribute; for a list in two phases, its count and the attributes of an item."""
-    asked = asked_of(attribute)
+    shown = slot_attribute(attribute)
     description = attribute.description
     if attribute.two_phase:
         description = "how many there are; each of them is then asked for under its number"
     yield ShownAttribute(
-        name=" > ".join(asked.labels),
+        name=" > ".join(shown.labels),
         description=description,
-        type=_type_name(asked),
-        examples=asked.examples,
-        choices=asked.choices,
-        nullable=asked.nullable,
+        type=_type_name(shown),
+        examples=shown.examples,
+        choices=shown.choices,
+        nullable=shown.nullable,
     )
     if attribute.two_phase:
         # "colors 1, colors 2, ..."
-        several = f"1, {attribute.label} 2, ..."
-        for leaf in leaves_of_item(attribute, several):
+        numbers = f"1, {attribute.label} 2, ..."
+        for leaf in leaves_of_item(attribute, numbers):
             yield from _shown(leaf)
     else:
         for leaf in attribute.fields:
@@ -349,5 +374,174 @@ def _type_name(attribute: Attribute) -> str:
 def _value_name(attribute: Attribute) -> str:
     if not attribute.members:
         return attribute.scalar.shown if attribute.scalar else "object"
-    names = (one.choices or [SCALARS[one.kind].shown] for one in attribute.variants)
+    names = (variant.choices or [SCALARS[variant.kind].shown] for variant in attribute.variants)
     return " or ".join(chain.from_iterable(names))
+
+
+def control_token_warning(tokens: Iterable[str]) -> str:
+    """The warning about special tokens that a template spells."""
+    return (
+        f"the prompt holds {', '.join(tokens)} as plain characters: a template's text is data, and "
+        "the chat template writes the model's turns; take them out, and begin a turn with "
+        '{{ turn("assistant") }}'
+    )
+
+
+# --- chat templates ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedChat:
+    """Messages in a chat template; empty for a base model.
+
+    turns: (markup, content) of all messages but the last. prefix, suffix: the markup around the
+    last message.
+    """
+
+    turns: tuple[tuple[str, str], ...] = ()
+    prefix: str = ""
+    suffix: str = ""
+
+
+def takes_turns(codec: TextCodec) -> bool:
+    """True if the tokenizer's chat template shows answers between messages of the user."""
+    if codec.chat_template is None:
+        return False
+    try:
+        render_chat(codec, [("user", ""), ("assistant", "")])
+    except TemplateError:
+        return False
+    return True
+
+
+def render_chat(codec: TextCodec, messages: Sequence[tuple[str, str]] = ()) -> RenderedChat:
+    """Renders the tokenizer's chat template, if any, around messages and a last one of the user.
+
+    Turns thinking off where the template supports it. Raises ModelError for a chat template that
+    fails on a single message or drops it, TemplateError for one that does so with several.
+    """
+    if codec.chat_template is None:
+        return RenderedChat()
+    marker = f"\ue000{uuid.uuid4().hex}"
+    roles = [*(role for role, _ in messages), "user"]
+    error_type = TemplateError if messages else ModelError
+    remedy = (
+        "send other roles, or fewer messages"
+        if messages
+        else "pass a tokenizer without chat_template to prompt it as a base model"
+    )
+    try:
+        template = sandbox.from_text(codec.chat_template, jinja2.Undefined)
+        with sandbox.deadline():
+            text = template.render(
+                messages=[
+                    {"role": role, "content": f"{marker}-{n}\ue001"} for n, role in enumerate(roles)
+                ],
+                tools=None,
+                documents=None,
+                add_generation_prompt=True,
+                enable_thinking=False,
+                **codec.special_tokens,
+            )
+    except Exception as error:  # any model's template: whatever it raises names the same remedy
+        shown = " messages of " + ", ".join(roles) if messages else " a single user message"
+        raise error_type(
+            f"the tokenizer's chat template fails on{shown} ({error}); {remedy}"
+        ) from error
+    parts = re.split(re.escape(marker) + r"-(\d+)\ue001", text)
+    if [int(n) for n in parts[1::2]] != list(range(len(roles))):
+        dropped = "one of the messages" if messages else "the user's message"
+        raise error_type(f"the tokenizer's chat template drops {dropped}; {remedy}")
+    *markup, prefix, suffix = parts[0::2]
+    if suffix.rstrip().endswith("<think>"):
+        # Some templates force thinking; it is closed before it begins.
+        suffix += "\n</think>\n\n"
+    contents = (content for _, content in messages)
+    return RenderedChat(tuple(zip(markup, contents, strict=True)), prefix, suffix)
+
+
+# --- examples, and a demonstration of another category --------------------------------------------
+
+
+def written_examples(
+    examples: Sequence[tuple[str, Mapping[tuple[str, ...], Any]]],
+    schema: type[Any],
+    output_format: OutputFormat,
+    config: DecodingConfig,
+) -> tuple[ShownExample, ...]:
+    """Examples as templates show them: texts as they are, values as an output of that format.
+
+    Where outputs name their document, the ids of examples are "X1", "X2", ..., which no document
+    has. examples: (text, values by path) as of `example_values`; attributes without a value are
+        left out.
+
+    Raises SchemaError for lists that the decoding cannot write.
+    """
+    attributes = as_decoded(schema.__name__, compile_attributes(schema), config, output_format)
+    for attribute in attributes:
+        if attribute.fields and not attribute.two_phase:
+            reason = "examples of lists of nested models are shown in the layout 'branched' alone"
+            raise SchemaError(schema.__name__, attribute.name, reason)
+    examples_shown = []
+    for number, (text, values) in enumerate(examples, 1):
+        id = f"X{number}" if config.documents == "stacked" else None
+        shown = [attribute for attribute in attributes if attribute.path in values]
+        output = render_values(
+            shown,
+            output_format,
+            [values[attribute.path] for attribute in shown],
+            (DocumentKey(id),) if id else (),
+        )
+        examples_shown.append(ShownExample(text, id, output))
+    return tuple(examples_shown)
+
+
+class _Hose(BaseModel):
+    maker: str | None = None
+    length: str | None = None
+    surface: str | None = None
+    warranty: str | None = None
+
+
+_TEXT = "Wellbrook FlexPro garden hose, 20 m, orange, with two brass couplings"
+_VALUES: Mapping[tuple[str, ...], str | None] = {
+    ("maker",): "Wellbrook",
+    ("length",): "20 m",
+    ("surface",): None,
+    ("warranty",): None,
+}
+
+_QUESTION = """\
+You read texts about items of one category, garden hose, and fill in their attributes.
+
+Attributes:
+{attributes}
+
+Write null for an attribute that the text does not state. Do not guess. Answer in {format}.
+
+<product>
+{text}
+</product>"""
+
+
+def led(
+    prompt: PromptText, output_format: OutputFormat, config: DecodingConfig, codec: TextCodec
+) -> PromptText:
+    """The prompt behind the demonstration; unchanged if prompt or model cannot have these turns."""
+    if prompt.turns or not takes_turns(codec):
+        return prompt
+    (shown,) = written_examples([(_TEXT, _VALUES)], _Hose, output_format, config)
+    question = _QUESTION.format(
+        attributes="\n".join(f"- {name}" for name in _Hose.model_fields),
+        format=output_format.name.upper(),
+        text=shown.text,
+    )
+    chat = render_chat(codec, [("user", question), ("assistant", shown.output.strip())])
+    return replace(
+        prompt,
+        turns=chat.turns,
+        instruction=prompt.instruction.lstrip(),
+        closing=prompt.closing.rstrip(),
+        chat_prefix=chat.prefix,
+        chat_suffix=chat.suffix,
+    )

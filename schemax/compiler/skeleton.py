@@ -1,77 +1,267 @@
-"""The skeleton: keys and punctuation given, values blank, cut on token boundaries."""
+"""The skeleton of an output: keys and punctuation, with slots for the values.
+
+A list in two phases has a slot for its length and then slots for all items, after PaDeLLM-NER (Lu
+et al. 2024, arXiv 2402.04838). "colors (count)" stands in the place of the list; "colors 1",
+"colors 2", ... follow once the count is known. In a list of nested models every leaf of every item
+has a slot, "items 1" > "price". Counts and items are attributes like any other, with the keys,
+budgets and grammars of scalars.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from schemax.attributes import Attribute
+from schemax.attributes.field_type import LIST_KEYWORDS
 from schemax.base.messages import warn
-from schemax.compiler.list_slots import Rows, all_labels, check_sizes, written
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
 from schemax.formats import DocumentKey, OutputFormat, Path, Writable
 
+Lead = tuple[tuple[Path, str], ...]
+"""The keys' paths, and literals as written, that stand before a key in its branch."""
+
+Rows = Sequence[Sequence["Writable | Rows"]]
+"""The items of a list of nested models, each as the values of its leaves."""
+
+# The most items of a list in two phases, and the most keys of all items of all lists: keys multiply
+# in lists within lists.
+_MOST_ITEMS, _MOST_KEYS = 10_000, 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The part of the skeleton around a slot.
+
+    declared: the attribute as declared. attribute: the attribute that the slot asks for: the count
+        of a list in two phases, else the declared one.
+    tails: the texts that may follow the value in the output, as far as tokens reach.
+    items: the segments of the first item, for a list in two phases.
+    """
+
+    declared: Attribute
+    attribute: Attribute
+    tails: tuple[str, ...]
+    items: tuple[Segment, ...] = ()
+
+
+def segments_of(
+    attributes: Sequence[Attribute], output_format: OutputFormat, config: DecodingConfig
+) -> tuple[Segment, ...]:
+    """(N,) segments of attributes side by side."""
+    asked_for = list(map(slot_attribute, attributes))
+    segments = []
+    for place, (declared, attribute) in enumerate(zip(attributes, asked_for, strict=True)):
+        tails = [output_format.delimiter, output_format.closing(attribute.labels)]
+        if place + 1 < len(attributes):
+            tails.append(output_format.key(asked_for[place + 1].labels, attribute.labels))
+        if config.stop == "newline":
+            tails = [tail for tail in tails if "\n" in tail]
+        leaves = leaves_of_item(declared, 1) if declared.two_phase else ()
+        items = segments_of(leaves, output_format, config)
+        segments.append(Segment(declared, attribute, tuple(dict.fromkeys(tails)), items))
+    return tuple(segments)
+
+
+def inner_segments(segments: Sequence[Segment]) -> Iterator[Segment]:
+    """Yields the segments of every list's first item."""
+    for segment in segments:
+        yield from segment.items
+        yield from inner_segments(segment.items)
+
+
+def as_decoded(
+    schema: str,
+    attributes: Sequence[Attribute],
+    config: DecodingConfig,
+    output_format: OutputFormat,
+) -> tuple[Attribute, ...]:
+    """The attributes as a decoding reads them: without branches, every list in one slot.
+
+    Lists in two phases require branches: an item's key comes after the count, so it must depend on
+    nothing but the tokens before all keys. Raises SchemaError for a list of nested models without
+    branches, unless the model writes the whole output as JSON; and for a field that looks at fields
+    that are not read before it.
+    """
+    if config.is_branched:
+        return tuple(attributes)
+    is_whole = (config.layout, config.documents) == ("autoregressive", "isolated")
+    read: set[Path] = set()
+    for attribute in attributes:
+        # A model that writes the whole output sees what it wrote before.
+        if attribute.after and not (
+            config.layout == "autoregressive" and read >= {*attribute.after}
+        ):
+            raise SchemaError(
+                schema,
+                attribute.name,
+                "after requires isolated documents in the layout 'branched' (the preset "
+                "'isolated'; of a model that a server runs, with its tokenizer), not "
+                f"{config.documents} ones in {config.layout!r}; or, where the model writes the "
+                "whole output, a place behind the fields that it names",
+            )
+        read.add(attribute.path)
+        if attribute.fields and not (is_whole and output_format.name == "json"):
+            raise SchemaError(
+                schema,
+                attribute.name,
+                "a list of nested models requires isolated documents, and the layout 'branched' "
+                "(the preset 'isolated'), or 'autoregressive' in the format 'json'; not "
+                f"{config.documents} ones in {config.layout!r} and {output_format.name!r}",
+            )
+    return tuple(map(_inline, attributes))
+
+
+def _inline(attribute: Attribute) -> Attribute:
+    return replace(attribute, two_phase=False, fields=tuple(map(_inline, attribute.fields)))
+
+
+def slot_attribute(attribute: Attribute) -> Attribute:
+    """The attribute that a slot asks for: the count of a list in two phases, else the attribute."""
+    if not attribute.two_phase:
+        return attribute
+    fewest, most = attribute.num_items
+    return replace(
+        attribute,
+        labels=(*attribute.labels[:-1], f"{attribute.label} (count)"),
+        examples=(),
+        kind="integer",
+        choices=(),
+        choice_values=(),
+        is_list=False,
+        k_max=None,
+        omittable=attribute.may_be_null,
+        constraints=(("minimum", fewest), ("maximum", most)),
+        two_phase=False,
+        fields=(),
+        unit=None,
+        strict=True,
+    )
+
+
+def leaves_of_item(attribute: Attribute, number: int | str) -> tuple[Attribute, ...]:
+    """The attributes of an item: itself, or a model's leaves. number: from 1 on."""
+    head = (*attribute.labels[:-1], f"{attribute.label} {number}")
+    if attribute.fields:
+        return tuple(
+            replace(leaf, path=(*attribute.path, *leaf.path), labels=(*head, *leaf.labels))
+            for leaf in attribute.fields
+        )
+    return (
+        replace(
+            attribute,
+            labels=head,
+            is_list=False,
+            nullable=False,
+            required=True,
+            omittable=False,
+            constraints=tuple(c for c in attribute.constraints if c[0] not in LIST_KEYWORDS),
+            two_phase=False,
+            after=(),
+        ),
+    )
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
 
 def key_texts(
-    attributes: Sequence[Attribute],
+    segments: Sequence[Segment],
     output_format: OutputFormat,
     config: DecodingConfig,
-    num_documents: int,
 ) -> list[list[str]]:
-    """(J, N) texts of the key segments.
+    """(J, N) texts of the key segments; J is 1 for isolated documents.
 
     Stacked documents share one output, so paths of their keys begin with the document's id ("1" to
     "J"). In `gapped` a segment begins where the value before it ended; in `branched` every segment
     stands alone, as if it were the first.
     """
-    rows = []
-    previous: Path | None = None
-    for j in range(num_documents):
-        stacked = config.documents == "stacked"
-        head: Path = (DocumentKey(str(j + 1)),) if stacked else ()
-        if not stacked:
-            previous = None
-        row = []
-        for attribute in attributes:
-            path = head + attribute.labels
-            row.append(output_format.key(path, previous))
-            previous = path if config.layout != "branched" else None
-        rows.append(row)
-    return rows
+    heads: list[Path] = [()]
+    if config.documents == "stacked":
+        heads = [(DocumentKey(str(j + 1)),) for j in range(config.documents_per_prompt)]
+    paths = [[(*head, *segment.attribute.labels) for segment in segments] for head in heads]
+    if config.layout == "branched":
+        return [[output_format.key(path, None) for path in row] for row in paths]
+    befores = iter([None, *(path for row in paths for path in row)])
+    return [[output_format.key(path, next(befores)) for path in row] for row in paths]
+
+
+def key_behind(lead: Lead, labels: Path, output_format: OutputFormat) -> str:
+    """The text of a branch's key, with the keys and values before it."""
+    parts, previous = [], None
+    for path, literal in lead:
+        parts += [output_format.key(path, previous), literal]
+        previous = path
+    return "".join([*parts, output_format.key(labels, previous)])
+
+
+def all_labels(attributes: Sequence[Attribute]) -> Iterator[Path]:
+    """The paths of all keys that an output may have, in order."""
+    for attribute in attributes:
+        yield slot_attribute(attribute).labels
+        if attribute.two_phase:
+            for number in range(1, attribute.num_items[1] + 1):
+                yield from all_labels(leaves_of_item(attribute, number))
 
 
 def check_names(schema: str, attributes: Sequence[Attribute], output_format: OutputFormat) -> None:
     """Raises SchemaError if two keys would look the same in this format, or are too many."""
-    check_sizes(schema, attributes)
+    _check_sizes(schema, attributes)
     try:
         output_format.check(list(all_labels(attributes)))
     except ValueError as error:
         raise SchemaError(schema, None, str(error)) from error
 
 
-def check_boundaries(
+def _check_sizes(schema: str, attributes: Sequence[Attribute]) -> int:
+    """Counts the keys that an output may have.
+
+    Raises SchemaError for lists in two phases that may have too many items or keys.
+    """
+    total = 0
+    for attribute in attributes:
+        if attribute.two_phase:
+            most = attribute.num_items[1]
+            keys = most * _check_sizes(schema, leaves_of_item(attribute, 1))
+            if most > _MOST_ITEMS or keys > _MOST_KEYS:
+                raise SchemaError(
+                    schema,
+                    attribute.name,
+                    f"may have {most:,} items, and {keys:,} keys in all; a list in two phases has "
+                    f"at most {_MOST_ITEMS:,} items and {_MOST_KEYS:,} keys, those of lists in "
+                    "it included: declare a smaller max_length",
+                )
+            total += keys
+        total += 1
+    return total
+
+
+def odd_boundaries(
     keys: Sequence[str],
-    attributes: Sequence[Attribute],
+    segments: Sequence[Segment],
     output_format: OutputFormat,
     codec: TextCodec,
 ) -> tuple[str, ...]:
-    """Names of attributes whose key ends within a token of the filled text.
+    """Names of attributes whose key ends within a token of the filled text, as a warning says.
 
     The model then sees a cut that it has not seen in training: extraction works, quality may
-    suffer. One warning names them all.
+    suffer. keys: (N,) of the segments; items are checked as well.
     """
-    odd = []
-    for key, attribute in zip(keys, attributes, strict=True):
+    inner = list(inner_segments(segments))
+    keys = [*keys, *(output_format.key(segment.attribute.labels, None) for segment in inner)]
+    names = []
+    for key, segment in zip(keys, [*segments, *inner], strict=True):
         ids = codec.encode(key)
-        for value in _typical_values(attribute):
+        for value in _typical_values(segment.attribute):
             filled = codec.encode(key + output_format.escape(value) + output_format.delimiter)
             if filled[: len(ids)] != ids:
-                odd.append(attribute.name)
+                names.append(segment.attribute.name)
                 break
-    if odd:
-        warn(boundary_warning(output_format, odd))
-    return tuple(odd)
+    if names:
+        warn(boundary_warning(output_format, names))
+    return tuple(names)
 
 
 def boundary_warning(output_format: OutputFormat, names: Sequence[str]) -> str:
@@ -87,6 +277,22 @@ def _typical_values(attribute: Attribute) -> list[str | list[str] | None]:
     if attribute.is_list:
         return [None, [], *([text] for text in texts)]
     return [None, *texts]
+
+
+# --- whole outputs -------------------------------------------------------------------------------
+
+
+def written(attribute: Attribute, value: Writable | Rows) -> Iterator[tuple[Path, Writable]]:
+    """Yields a value as outputs hold it: the paths of keys, and the value behind each."""
+    if not attribute.two_phase:
+        yield attribute.labels, value  # type: ignore[misc]  # no rows
+        return
+    items: Sequence[object] = value or ()  # type: ignore[assignment]
+    yield slot_attribute(attribute).labels, None if value is None else len(items)
+    for number, item in enumerate(items, 1):
+        leaves = leaves_of_item(attribute, number)
+        for leaf, part in zip(leaves, item if attribute.fields else (item,), strict=True):  # type: ignore[call-overload]
+            yield from written(leaf, part)
 
 
 def render_values(

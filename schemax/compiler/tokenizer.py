@@ -8,6 +8,7 @@ characters. The copy adds no dummy prefix space, so that segments encoded one by
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
@@ -16,10 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
 from schemax.base.messages import clipped
-from schemax.compiler.control_tokens import check_guard, control_tokens, guarded
-from schemax.compiler.token_bytes import bytes_of_byte_level, bytes_of_sentencepiece
+from schemax.compiler.vocabulary import (
+    BYTE_CHARACTERS,
+    byte_reader,
+    check_guard,
+    control_tokens,
+    guarded,
+    ids_of,
+)
 from schemax.errors import InputError, ModelError
 
 _PROBE = '  "Size": "M \\" é",\n</x> 12.5'
@@ -47,13 +55,7 @@ class TextCodec:
         self.chat_template = chat_template
         self._spec: dict[str, Any] = json.loads(backend.to_str())
         self.added_tokens: list[dict[str, Any]] = self._spec.get("added_tokens") or []
-        vocabulary = _model_vocab(self._spec)
-        controls = control_tokens(
-            self._spec,
-            vocabulary,
-            self.special_tokens.values(),
-            byte_level=_is_byte_level(self._spec),
-        )
+        controls = control_tokens(self._spec, self.special_tokens.values())
         self._markup = _rebuild(self._spec, added_tokens=self.added_tokens)
         # Added tokens of spaces alone are text: keys are indented with them.
         blanks = [t for t in self.added_tokens if not t["content"].strip() and not t["special"]]
@@ -63,17 +65,17 @@ class TextCodec:
         vocab = backend.get_vocab(with_added_tokens=True)
         self.vocab_size: int = max(vocab.values(), default=-1) + 1
         # The size without added tokens, which only markup can hold.
-        self.base_vocab_size: int = max(vocabulary.values(), default=-1) + 1
+        self.base_vocab_size: int = max(ids_of(self._spec).values(), default=-1) + 1
         if self.decode_bytes(self.encode(_PROBE)) != _PROBE.encode():
             raise ModelError(
                 "this tokenizer changes text when it encodes and decodes it "
                 f"({_PROBE!r} came back as {self.decode_bytes(self.encode(_PROBE))!r}), "
                 "so values could not be copied from documents"
             )
-        check_guard(controls, _unknown(self._spec), self.encode_batch, self.decode_bytes)
+        check_guard(self._spec, controls, self.encode_batch, self.decode_bytes)
 
     def encode(self, text: str) -> list[int]:
-        """Encodes data: adds no special tokens, recognises none in the text.
+        """Encodes data: neither adds special tokens nor recognises them in the text.
 
         Raises InputError for a text that the tokenizer fails on.
         """
@@ -87,7 +89,7 @@ class TextCodec:
         return [list(item.ids) for item in encoded]
 
     def encode_markup(self, text: str) -> list[int]:
-        """Encodes text of a chat template: recognises special tokens in it, adds none."""
+        """Encodes text of a chat template: recognises special tokens in it, but adds no token."""
         return list(self._markup.encode(text, add_special_tokens=False).ids)
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
@@ -115,6 +117,21 @@ class TextCodec:
             parts.append(text)
         return "".join(parts)
 
+    def special_tokens_in(self, text: str) -> tuple[str, ...]:
+        """The special tokens that a text spells, each once, in order of appearance."""
+        spelt = self._special_pattern
+        return tuple(dict.fromkeys(spelt.findall(text))) if spelt is not None else ()
+
+    def marked(self, text: str) -> str:
+        """Data with brackets around the special tokens that it spells: ⟪<|im_start|>⟫."""
+        spelt = self._special_pattern
+        return spelt.sub(lambda match: f"⟪{match[0]}⟫", text) if spelt is not None else text
+
+    @cached_property
+    def _special_pattern(self) -> re.Pattern[str] | None:
+        texts = sorted(set(filter(None, self.special_texts.values())), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, texts))) if texts else None
+
     def to_str(self) -> str:
         """The JSON of the tokenizer that encodes data: without added tokens."""
         return str(self._data.to_str())
@@ -129,12 +146,11 @@ class TextCodec:
 
     @cached_property
     def token_bytes(self) -> tuple[bytes, ...]:
-        """(vocab_size,) the bytes of every token; special tokens and unused ids have none."""
+        """(vocab_size,) the bytes of every token; b"" for special tokens and unused ids."""
         table = [b""] * self.vocab_size
-        by_bytes = _is_byte_level(self._spec)
-        read = bytes_of_byte_level if by_bytes else bytes_of_sentencepiece
-        for token, index in _model_vocab(self._spec).items():
-            table[index] = read(token)
+        bytes_of = byte_reader(self._spec)
+        for token, index in ids_of(self._spec).items():
+            table[index] = bytes_of(token)
         for added in self.added_tokens:
             table[added["id"]] = b"" if added.get("special") else added["content"].encode()
         return tuple(table)
@@ -164,12 +180,10 @@ def _surviving_panics() -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
         raise
     except BaseException as error:
-        said = clipped(str(error))
-        if (
-            isinstance(error, TypeError) and "must be str" in said
-        ):  # of a str that UTF-8 cannot hold
-            said = "half a surrogate pair in it is no character"
-        raise InputError(f"the tokenizer fails on this text ({said})") from error
+        reason = clipped(str(error))
+        if isinstance(error, TypeError) and "must be str" in reason:  # UTF-8 cannot hold the text
+            reason = "half a surrogate pair in it is no character"
+        raise InputError(f"the tokenizer fails on this text ({reason})") from error
 
 
 def load_codec(folder: str | Path) -> TextCodec:
@@ -237,14 +251,14 @@ def _codec_of_backend(
 
 
 def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
-    found = {}
+    texts = {}
     for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
         value = config.get(name)
         if isinstance(value, Mapping):
             value = value.get("content")
         if value is not None:
-            found[name] = str(value)
-    return found
+            texts[name] = str(value)
+    return texts
 
 
 def _default_chat_template(template: Any) -> str | None:
@@ -296,34 +310,33 @@ def _without_prefix(part: Any) -> Any:
     return part
 
 
-def _holds(part: Any, kind: str) -> bool:
-    if not isinstance(part, dict):
-        return False
-    children = part.get("pretokenizers") or part.get("decoders") or ()
-    return part.get("type") == kind or any(_holds(child, kind) for child in children)
+_ROLES = ("system", "user", "assistant")
+_NUM_BYTES = 256
 
 
-def _is_byte_level(spec: Mapping[str, Any]) -> bool:
-    return any(_holds(spec.get(part), "ByteLevel") for part in ("pre_tokenizer", "decoder"))
+class ByteCodec(TextCodec):
+    """A codec for models behind servers that take texts, not tokens: every byte is a token.
 
+    Ids from 256 on stand for roles, each of which begins a message. The server applies its own chat
+    template to the messages.
+    """
 
-def _unknown(spec: Mapping[str, Any]) -> str | None:
-    """The token that stands for characters without a token of their own."""
-    model = spec["model"]
-    if model["type"] == "Unigram":
-        place = model.get("unk_id")
-        return None if place is None else str(model["vocab"][place][0])
-    found: str | None = model.get("unk_token")
-    return found
+    def __init__(self) -> None:
+        backend = tokenizers.Tokenizer(models.BPE(vocab=BYTE_CHARACTERS, merges=[]))
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        backend.decoder = decoders.ByteLevel()
+        backend.add_special_tokens([AddedToken(f"<|{role}|>", special=True) for role in _ROLES])
+        template = "{% for one in messages %}<|{{ one.role }}|>{{ one.content }}{% endfor %}"
+        super().__init__(backend, chat_template=template)
 
-
-def _model_vocab(spec: Mapping[str, Any]) -> dict[str, int]:
-    model = spec["model"]
-    if model["type"] == "BPE":
-        return dict(model["vocab"])
-    if model["type"] == "Unigram":
-        return {token: index for index, (token, _score) in enumerate(model["vocab"])}
-    raise ModelError(
-        f"{model['type']} tokenizers drop characters; use a decoder-only model with a BPE "
-        "or Unigram tokenizer"
-    )
+    def messages(self, ids: Iterable[int]) -> list[dict[str, str]]:
+        """Splits a prompt into messages; ids before the first role are a message of the user."""
+        messages: list[dict[str, str]] = []
+        for is_role, run in groupby(ids, key=lambda token: token >= _NUM_BYTES):
+            if is_role:
+                messages += [{"role": _ROLES[token - _NUM_BYTES], "content": ""} for token in run]
+                continue
+            if not messages:
+                messages.append({"role": "user", "content": ""})
+            messages[-1]["content"] = bytes(run).decode("utf-8", "replace")
+        return messages

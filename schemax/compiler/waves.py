@@ -1,7 +1,7 @@
-"""Later waves of slots: fields that look at others' values, and second chances.
+"""Later waves of slots: fields that look at values of other fields, and second chances.
 
-A later slot is a branch like any other, whose key stands behind the keys and values that its field
-looks at: `"price": 12.5,` and `"currency":`. So its output is that of one plain request with these
+A later slot is a branch whose key stands behind the keys and values that its field looks at:
+`"price": 12.5,` and `"currency":`. So its output equals that of one plain request with these
 values. The error of a refused value stands in the branch in the same way, under a key of its own,
 `"price (error)":`.
 """
@@ -12,22 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from schemax.attributes import Attribute
 from schemax.base.messages import clipped
 from schemax.compiler.choices import Branches, with_key
-from schemax.compiler.list_slots import (
-    Fields,
-    Lead,
-    asked_of,
-    key_behind,
-    leaves_of_item,
-    limits_of,
-    spec_behind,
-)
-from schemax.compiler.slot_specs import Compiling
-from schemax.compiler.stops import text_before_stop
+from schemax.compiler.skeleton import Lead, key_behind, leaves_of_item, slot_attribute
+from schemax.compiler.slot_specs import Fields, SlotCompiler, spec_behind
+from schemax.compiler.tokenizer import TextCodec
 from schemax.formats import OutputFormat, Path
 from schemax.tokens import AGAIN, ChildSlot, SlotOutput, SlotSpec
 
@@ -36,6 +28,10 @@ Ids = tuple[int, ...]
 Review: TypeAlias = Callable[[tuple[SlotOutput, ...]], Mapping[Path, str]]
 """(N,) outputs -> the errors of refused values, by the paths of their leaves. The path of an
 item's leaf holds the item's number, from 0 on."""
+
+
+def _declared(fields: Fields) -> tuple[Attribute, ...]:
+    return tuple(segment.declared for segment in fields.segments)
 
 
 class _Group:
@@ -54,7 +50,7 @@ class _Group:
     @cached_property
     def attributes(self) -> tuple[Attribute, ...]:
         if self.around is None:
-            return self.fields.attributes
+            return _declared(self.fields)
         group, n, number = self.around
         return leaves_of_item(group.attributes[n], number + 1)
 
@@ -91,14 +87,15 @@ class _Group:
                 yield self, m
 
     def tree(self) -> tuple[SlotOutput, ...]:
-        found = []
+        outputs = []
         for m, output in enumerate(self.outputs):
             assert output is not None
             if m in self.items:
-                items = (slot for item in self.items[m] for slot in item.tree())
-                output = replace(output, followed=tuple(replace(one, role="item") for one in items))
-            found.append(replace(output, repaired=self.again.get(m)))
-        return tuple(found)
+                leaves = (leaf for item in self.items[m] for leaf in item.tree())
+                items = tuple(replace(leaf, role="item") for leaf in leaves)
+                output = replace(output, followed=items)
+            outputs.append(replace(output, repaired=self.again.get(m)))
+        return tuple(outputs)
 
     def path(self, m: int) -> Path:
         own = self.fields.paths[m]
@@ -120,28 +117,29 @@ def _called_by(number: int, place: int) -> int:
     return ((number + 1) * 2**20 + place) % 2**62
 
 
-_Asked = list[tuple[_Group, int]]
+_Slots = list[tuple[_Group, int]]
+"""Slots, each as its group and its place there."""
 
 
 @dataclass(frozen=True, eq=False)
 class Waves:
     """The later waves of a schema's slots; see `tokens.Waves`.
 
-    keys: (N,) keys of all fields, as if none looked at others.
-    review: finds refused values, which are asked for once more; None for no second chances.
+    keys: (N,) keys of all fields, as if no field looked at other fields.
+    review: finds refused values, whose slots are filled once more; None for no second chances.
     """
 
     fields: Fields
-    compiling: Compiling
+    compiler: SlotCompiler
     keys: tuple[Ids, ...]
     extent: int = 0
     review: Review | None = None
 
     @classmethod
-    def of(cls, fields: Fields, compiling: Compiling, keys: tuple[Ids, ...]) -> Waves:
-        made = cls(fields, compiling, keys)
-        extents = made._extents(fields, fields.attributes, 0)
-        return replace(made, extent=max(extents, default=0))
+    def of(cls, fields: Fields, compiler: SlotCompiler, keys: tuple[Ids, ...]) -> Waves:
+        waves = cls(fields, compiler, keys)
+        extents = waves._extents(fields, _declared(fields), 0)
+        return replace(waves, extent=max(extents, default=0))
 
     @cached_property
     def opened(self) -> tuple[tuple[tuple[Ids, ...], ...], tuple[int, ...], tuple[SlotSpec, ...]]:
@@ -152,10 +150,10 @@ class Waves:
         return (keys,), tuple(fields.k_max[n] for n in first), specs
 
     def next_wave(self, outputs: tuple[SlotOutput, ...], room: int | None) -> tuple[ChildSlot, ...]:
-        _, asked, refused = self._replayed(outputs)
+        _, slots, refused = self._replayed(outputs)
         return tuple(
             self._slot(group, m, refused.get(group.path(m)) if refused else None, room)
-            for group, m in asked
+            for group, m in slots
         )
 
     def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
@@ -163,60 +161,56 @@ class Waves:
 
     # --- what comes next -------------------------------------------------------------------------
 
-    def _replayed(self, outputs: Sequence[SlotOutput]) -> tuple[_Group, _Asked, Mapping[Path, str]]:
+    def _replayed(self, outputs: Sequence[SlotOutput]) -> tuple[_Group, _Slots, Mapping[Path, str]]:
         """Replays outputs: the filled group, the slots to ask for next, the errors of values."""
-        root, rest = _Group(self.fields), iter(outputs)
-        asked = list(root.ready())
-        while batch := list(islice(rest, len(asked))):
-            for (group, m), output in zip(asked, batch, strict=True):
+        root, remaining = _Group(self.fields), iter(outputs)
+        slots = list(root.ready())
+        while batch := list(islice(remaining, len(slots))):
+            for (group, m), output in zip(slots, batch, strict=True):
                 group.note(m, output)
-            asked = [one for group in root.all() for one in group.ready()]
-        if asked or self.review is None:
-            return root, asked, {}
+            slots = [slot for group in root.all() for slot in group.ready()]
+        if slots or self.review is None:
+            return root, slots, {}
         refused = self.review(root.tree())
-        asked = [
+        slots = [
             (group, m)
             for group in root.all()
             for m, items in enumerate(group.fields.items)
             if items is None and group.path(m) in refused
         ]
-        if batch := list(islice(rest, len(asked))):
-            for (group, m), output in zip(asked, batch, strict=True):
+        if batch := list(islice(remaining, len(slots))):
+            for (group, m), output in zip(slots, batch, strict=True):
                 group.again[m] = output
-            asked = []
-        return root, asked, refused
+            slots = []
+        return root, slots, refused
 
     def _slot(self, group: _Group, m: int, refusal: str | None, room: int | None) -> ChildSlot:
-        fields, labels = group.fields, asked_of(group.attributes[m]).labels
-        lead = told = tuple(self._lead(group, m))
+        fields, labels = group.fields, slot_attribute(group.attributes[m]).labels
+        lead = before = tuple(self._lead(group, m))
         number, path = group.number(m), group.path(m)
         if refusal is not None:
-            said = refused_in_key(labels, refusal, self.compiling.format)
-            told = (*lead, *self._written(group, m), said)
+            error = _refused_in_key(labels, refusal, self.compiler.format)
+            before = (*lead, *self._written(group, m), error)
             number, path = _called_by(number, 2**20 - 1), (*path, AGAIN)
-        key, spec = self._key(told, labels), spec_behind(fields.specs[m], lead)
+        key, spec = self.compiler.key(before, labels), spec_behind(fields.specs[m], lead)
         if room is not None:
             items = 0 if spec.follow_ups is None else spec.follow_ups.extent
             if max(len(key) + fields.k_max[m], items) > room:
-                key, spec = self._key((), labels), fields.specs[m]
+                key, spec = self.compiler.key((), labels), fields.specs[m]
         spec = with_key(spec, key)
         return ChildSlot(key, fields.k_max[m], spec, "wave", number=number, path=path)
 
     # --- keys ------------------------------------------------------------------------------------
 
-    def _key(self, lead: Lead, labels: Path) -> Ids:
-        text = key_behind(lead, labels, self.compiling.format)
-        return tuple(self.compiling.codec.encode(text))
-
     def _lead(self, group: _Group, m: int) -> Iterator[tuple[Path, str]]:
         """Yields keys and values of the fields that a field, or a list around it, looks at."""
         if group.around is not None:
             yield from self._lead(*group.around[:2])
-        for other in group.fields.after[m]:
-            yield from self._written(group, other)
+        for place in group.fields.after[m]:
+            yield from self._written(group, place)
 
     def _written(self, group: _Group, m: int) -> Iterator[tuple[Path, str]]:
-        attribute, output = asked_of(group.attributes[m]), group.outputs[m]
+        attribute, output = slot_attribute(group.attributes[m]), group.outputs[m]
         assert output is not None
         yield attribute.labels, self._literal(output, attribute, group.fields.specs[m])
         for item in group.items.get(m, ()):
@@ -224,13 +218,13 @@ class Waves:
                 yield from self._written(item, leaf)
 
     def _literal(self, output: SlotOutput, attribute: Attribute, spec: SlotSpec) -> str:
-        codec, form = self.compiling.codec, self.compiling.format
-        for one in filter(None, (output.free_text, output)):
-            raw, complete = text_before_stop(self.compiling.stop_rule, codec, one.ids)
-            cut = one.finish_reason == "length" and not complete
-            if one is output or (not cut and _choice_in(raw, spec, form) is not None):
+        output_format = self.compiler.format
+        for answer in filter(None, (output.free_text, output)):
+            raw, complete = self.compiler.text(answer.ids)
+            is_cut = answer.finish_reason == "length" and not complete
+            if not is_cut and _choice_in(raw, spec, output_format) is not None:
                 break
-        return in_key(raw, cut, attribute, spec, form)
+        return _in_key(raw, is_cut, attribute, spec, output_format)
 
     def _extents(
         self, fields: Fields, attributes: Sequence[Attribute], before: int
@@ -238,32 +232,35 @@ class Waves:
         """Yields the position ids that a later slot needs. before: those of the lists' leads."""
         for m, attribute in enumerate(attributes):
             lead = before + sum(self._widest(fields, attributes, d) for d in fields.after[m])
-            key = len(self._key((), asked_of(attribute).labels))
+            key = len(self.compiler.key((), slot_attribute(attribute).labels))
             yield lead + key + fields.k_max[m] if lead else 0
             follow_ups, items = fields.specs[m].follow_ups, fields.items[m]
             if items is not None and follow_ups is not None:
                 yield lead + follow_ups.extent if lead else 0
-                leaves = leaves_of_item(attribute, limits_of(attribute)[1])
+                leaves = leaves_of_item(attribute, attribute.num_items[1])
                 yield from self._extents(items, leaves, lead)
 
     def _widest(self, fields: Fields, attributes: Sequence[Attribute], m: int) -> int:
         """The most tokens of a value, with its key, in the key of another field."""
-        attribute, form = asked_of(attributes[m]), self.compiling.format
+        attribute, form = slot_attribute(attributes[m]), self.compiler.format
         around = form.key(attribute.labels, None) + form.closing(attribute.labels)
-        width = len(self.compiling.codec.encode(around))
-        width += fields.k_max[m] << self.compiling.config.max_retries
+        width = len(self.compiler.codec.encode(around))
+        width += fields.k_max[m] << self.compiler.config.max_retries
         if (items := fields.items[m]) is not None:
-            most = limits_of(attributes[m])[1]
+            most = attributes[m].num_items[1]
             leaves = leaves_of_item(attributes[m], most)
             width += most * sum(self._widest(items, leaves, n) for n in range(len(leaves)))
         return width
 
 
-def in_key(
+def _in_key(
     raw: str, is_cut: bool, attribute: Attribute, spec: SlotSpec, output_format: OutputFormat
 ) -> str:
-    """A slot's literal in the keys of others: the choice that it names, else the text as written;
-    null if the text was cut off or cannot be read."""
+    """A slot's literal in keys of other slots.
+
+    It is the choice that the text names, else the text as written; null if the text was cut off or
+    cannot be read.
+    """
     if is_cut:
         return output_format.escape(None)
     if (choice := _choice_in(raw, spec, output_format)) is not None:
@@ -281,6 +278,84 @@ def _choice_in(raw: str, spec: SlotSpec, output_format: OutputFormat) -> Any:
     return spec.follow_ups.named(raw, output_format)
 
 
-def refused_in_key(labels: Path, said: str, output_format: OutputFormat) -> tuple[Path, str]:
+def _refused_in_key(labels: Path, error: str, output_format: OutputFormat) -> tuple[Path, str]:
     """(the path of its key, the literal) of a refused value's error."""
-    return (*labels[:-1], f"{labels[-1]} (error)"), output_format.escape(clipped(said))
+    return (*labels[:-1], f"{labels[-1]} (error)"), output_format.escape(clipped(error))
+
+
+# --- known values, for training and for counting tokens ------------------------------------------
+
+
+class Known(Protocol):
+    """A slot whose text is known, as in results.
+
+    items: the slots of every item of a list in two phases. refused: (the first text, its error),
+    where the value was asked for again.
+    """
+
+    @property
+    def raw(self) -> str: ...
+    @property
+    def is_cut(self) -> bool: ...
+    @property
+    def items(self) -> Sequence[Sequence[Known]] | None: ...
+    @property
+    def refused(self) -> tuple[str, str] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSlot:
+    """A slot with its key and its text.
+
+    place: the place of its declared attribute. attribute: the attribute that the slot asks for.
+    key: token ids, with the lead before the key. k_max: the slot's budget.
+    is_further: True for a slot of an item, and for a second chance.
+    """
+
+    place: int
+    attribute: Attribute
+    key: tuple[int, ...]
+    k_max: int
+    raw: str
+    is_further: bool = False
+
+
+def known_slots(
+    fields: Fields, slots: Sequence[Known], output_format: OutputFormat, codec: TextCodec
+) -> Iterator[KnownSlot]:
+    """Yields all slots of (N,) fields, the slots of items behind the list's own."""
+
+    def slots_of(
+        fields: Fields, attributes: Sequence[Attribute], slots: Sequence[Known], lead: Lead
+    ) -> Iterator[KnownSlot]:
+        for m, (declared, slot) in enumerate(zip(attributes, slots, strict=True)):
+            attribute = slot_attribute(declared)
+            looked_at = [literals(fields, attributes, slots, place) for place in fields.after[m]]
+            before = (*lead, *(pair for pairs in looked_at for pair in pairs))
+            leads = [before]
+            if slot.refused is not None:
+                own = literals(fields, attributes, slots, m)
+                error = _refused_in_key(attribute.labels, slot.refused[1], output_format)
+                leads.append((*before, *own, error))
+            for number, behind in enumerate(leads):
+                key = tuple(codec.encode(key_behind(behind, attribute.labels, output_format)))
+                yield KnownSlot(m, attribute, key, fields.k_max[m], slot.raw, number > 0)
+            if (inner := fields.items[m]) is not None:
+                for number, item in enumerate(slot.items or (), 1):
+                    for below in slots_of(inner, leaves_of_item(declared, number), item, before):
+                        yield replace(below, place=m, is_further=True)
+
+    def literals(
+        fields: Fields, attributes: Sequence[Attribute], slots: Sequence[Known], m: int
+    ) -> Iterator[tuple[Path, str]]:
+        """Yields (the key's path, the literal) of a value and of its items."""
+        attribute, slot, spec = slot_attribute(attributes[m]), slots[m], fields.specs[m]
+        raw = slot.raw if slot.refused is None else slot.refused[0]
+        yield attribute.labels, _in_key(raw, slot.is_cut, attribute, spec, output_format)
+        if (inner := fields.items[m]) is not None:
+            for number, item in enumerate(slot.items or (), 1):
+                leaves = leaves_of_item(attributes[m], number)
+                for leaf in range(len(leaves)):
+                    yield from literals(inner, leaves, item, leaf)
+
+    return slots_of(fields, _declared(fields), slots, ())

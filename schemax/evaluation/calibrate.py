@@ -14,9 +14,9 @@ from pydantic import BaseModel
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from schemax.attributes.examples import FewShotExamples
 from schemax.base.calibration import Calibration, logit, per_item
 from schemax.base.messages import counted
-from schemax.compiler.few_shot import FewShotExamples
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
@@ -278,8 +278,8 @@ def calibrate(
     none with a confidence, as in the autoregressive layout.
     """
     raw = copy(extractor)
-    raw.calibration = Calibration()
-    config = replace(decoding or extractor.decoding, min_probability=0.0)
+    raw.defaults = replace(extractor.defaults, calibration=Calibration())
+    config = replace(decoding or extractor.defaults.decoding, min_probability=0.0)
     settings |= {"examples": shots, "show_progress": show_progress, "decoding": config}
     entries: list[FitEntry] = []
     logprobs: list[float] = []

@@ -36,7 +36,7 @@ def calibrate_on(
     everything = read_examples(data.file)
     examples = everything[:limit]
     extractor = load()
-    if (decoding or extractor.decoding).layout == "autoregressive":
+    if (decoding or extractor.defaults.decoding).layout == "autoregressive":
         raise InputError("values of the autoregressive layout have no confidence to calibrate")
     schemas = schemas_for(data.schemas, examples, [extractor], data.language)
     examples = as_declared(examples, schemas)

@@ -88,7 +88,7 @@ def as_shown(
     other models copy the many values of a data set. Raises InputError for False if `spec` is no
     attributes file.
     """
-    if spec is None or wanted or (wanted is None and extractor.is_trained):
+    if spec is None or wanted or (wanted is None and extractor.defaults.is_trained):
         return schemas
     bare = read_attributes(Path(spec), values=False) if spec.endswith(".json") else None
     if bare is None:

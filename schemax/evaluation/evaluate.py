@@ -70,7 +70,7 @@ class Evaluation:
             note_trained(model, extractor, self.decodings[0][1], self.shots or self.counts or None)
             own = as_shown(schemas, self.data.schemas, examples, extractor, self.schema_examples)
             for name, settings in self.decodings:
-                called = name or decoding_name(extractor.decoding)
+                called = name or decoding_name(extractor.defaults.decoding)
                 for count in counts:
                     pairs: Any = {category: [] for category in own}
                     if count is None:

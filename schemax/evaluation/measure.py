@@ -11,8 +11,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from schemax.attributes.examples import FewShotExample
 from schemax.base.messages import track
-from schemax.compiler.few_shot import FewShotExample
 from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.judge import (
     PRODUCT_TEMPLATE,

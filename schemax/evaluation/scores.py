@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes
+from schemax.attributes.examples import plain_value
 from schemax.base.messages import track
-from schemax.compiler.few_shot import writable
 from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.intervals import Counts, count_by_product
 from schemax.evaluation.pairs import Outcome, PairScore, count_outcomes, is_null, outcome_of
@@ -104,7 +104,7 @@ def labelled(
         for a in attributes[example.category]:
             value = row.get(a.name)
             if a.fields and value is not None:  # the same form for pairs and lists of models
-                value = named_rows(a, writable(a, value))
+                value = named_rows(a, plain_value(a, value))
             label = labels.get(a.name, labels.get(named[a.name]))
             written[a.name] = _as_labelled(a, as_text(value), label, example.whole_text)
         texts.append(written)

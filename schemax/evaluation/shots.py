@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from schemax.attributes import settings_of
+from schemax.attributes.examples import FewShotExample, FewShotExamples
 from schemax.base.messages import counted, say, some_of
-from schemax.compiler.few_shot import FewShotExample, FewShotExamples
 from schemax.errors import InputError
 from schemax.evaluation.datasets import Dataset
 from schemax.evaluation.examples import (
@@ -196,7 +196,7 @@ def prompted(
 ) -> Extractor:
     """The extractor with a prompt file that shows no document of the data, and only labels that the
     schemas ask for."""
-    prompt = extractor.prompt
+    prompt = extractor.defaults.prompt
     if not prompt.demonstrations:
         return extractor
     named = [(f"demonstrations[{n}]", one) for n, one in enumerate(prompt.demonstrations)]
@@ -205,7 +205,8 @@ def prompted(
     if data.schemas is None:
         shown = shown.asked_by(schemas)
     changed = copy(extractor)
-    changed.prompt = replace(prompt, demonstrations=tuple(shown.examples))
+    prompt = replace(prompt, demonstrations=tuple(shown.examples))
+    changed.defaults = replace(extractor.defaults, prompt=prompt)
     return changed
 
 

@@ -1,11 +1,11 @@
-"""Reads declarations by name: ready-made, a class, a document, or a trained model's folder."""
+"""Declarations by name: ready-made, a class, a document, or a trained model's folder."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -18,10 +18,30 @@ from schemax.attributes import settings_of
 from schemax.attributes.annotations import root_type
 from schemax.attributes.classes import BROKEN, broken_at, declares_fields
 from schemax.attributes.field_type import UnsupportedType
+from schemax.attributes.ready_made import demonstrations_of, document_of, match_of, ready_made
 from schemax.base.trained import FILE, TrainedWith, read_trained
 from schemax.errors import InputError, SchemaxError
-from schemax.extraction.catalog import load_schema
 from schemax.extraction.schema import AttrSchema
+
+
+def load_schema(name: str) -> type[AttrSchema]:
+    """A ready-made schema, such as "television". Raises InputError for an unknown name."""
+    stem = ready_made(name)
+    shown = [{"text": text, "attributes": values} for text, values in demonstrations_of(stem)]
+    return AttrSchema.from_json_schema({**document_of(stem), "demonstrations": shown})
+
+
+def load_schemas(categories: Iterable[str]) -> dict[str, type[AttrSchema]]:
+    """The ready-made schemas of a shop's categories, by category.
+
+    `extract(products, load_schemas(categories), category=...)` reads every product for the
+    attributes of its own category. The last level of a path ("Electronics > Smart TVs") counts;
+    case and plurals make no difference. Categories without a schema are left out.
+    """
+    matches = {category: match_of(category) for category in categories}
+    classes = {match.schema: load_schema(match.schema) for match in matches.values() if match}
+    return {category: classes[match.schema] for category, match in matches.items() if match}
+
 
 Model = type[Any]
 Declared = TypeVar("Declared", bound=Model | Mapping[str, Model])
@@ -40,8 +60,8 @@ def read_schemas(spec: str) -> Model | dict[str, Model]:
     if Path(spec).exists() or ("," not in spec and "=" not in spec):
         return read_schema(spec)
     for part in spec.split(","):
-        category, _, one = part.strip().rpartition("=")
-        schema = read_schema(one)
+        category, _, name = part.strip().rpartition("=")
+        schema = read_schema(name)
         schemas[category or settings_of(schema).category] = schema
     return schemas
 
@@ -106,9 +126,9 @@ def text_of_file(path: Path) -> str:
 
 
 def _of_module(module: ModuleType, name: str, spec: str) -> Model:
-    found = getattr(module, name, None) if name else None
-    if declares_fields(found):
-        return found
+    declared = getattr(module, name, None) if name else None
+    if declares_fields(declared):
+        return declared
     classes = classes_of(module)
     there = f"there are {', '.join(classes)}" if classes else "it declares none"
     wanted = f"no class with fields {name!r}" if name else "name a class, file.py:Class"
@@ -121,7 +141,7 @@ def classes_of(module: ModuleType) -> dict[str, Model]:
         name: value
         for name, value in vars(module).items()
         if declares_fields(value) and (not issubclass(value, RootModel) or _is_union(value))
-        # Pydantic leaves the generic classes that it makes in the module, too.
+        # Pydantic puts parametrised generic classes into the module, too.
         if value.__module__ == module.__name__ and name.isidentifier()
     }
 
@@ -136,11 +156,11 @@ def _is_union(model: type[RootModel[Any]]) -> bool:
 
 
 def imported(place: str) -> ModuleType:
-    """Imports a module by name or by file. Whatever its code raises is its author's mistake."""
+    """Imports a module by name or by file. Raises InputError for any error of its code."""
     try:
         if place.endswith(".py"):
             return _imported_file(Path(place).resolve())
-        # Console scripts, unlike `python -m`, do not look where the user stands.
+        # Console scripts, unlike `python -m`, do not search the working directory.
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
         return importlib.import_module(place)

@@ -1,26 +1,57 @@
-"""Turns records of any shape into documents, or into the problem with them."""
+"""The inputs of a call: options, and records of any shape, which become documents."""
 
 from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, get_args
+from inspect import Parameter, signature
+from typing import Any, TypedDict, get_args
 
+from schemax.attributes.examples import FewShotExamples
+from schemax.attributes.settings import require_model
 from schemax.base.messages import clipped, perhaps, some_of
-from schemax.errors import InputError
+from schemax.compiler.prompt import TemplateLike
+from schemax.config import DecodingConfig
+from schemax.errors import InputError, SchemaError
+from schemax.formats import OutputFormat
 from schemax.reading.markup import Html, plain_text, recognised
 
-# Of one document: tokenizers take some 60 bytes of memory for each, and their regular expressions
-# give up on longer runs.
+# Per document: tokenizers take some 60 bytes of memory for a character, and their regular
+# expressions give up on longer runs.
 MOST_CHARACTERS = 10_000_000
+
+
+class Options(TypedDict, total=False):
+    """The options of `Extractor.stream`, which explains them."""
+
+    text: str | Sequence[str] | None
+    id: str
+    category: str | None
+    format: str | OutputFormat | None
+    template: TemplateLike | None
+    decoding: str | DecodingConfig | None
+    examples: FewShotExamples | None
+    html: Html
+
+
+def check_options(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Raises TypeError for an option that is not among `Options`. function: has the options."""
+    if strange := sorted(options.keys() - Options.__annotations__.keys()):
+        parameters = signature(function).parameters.values()
+        own = [item.name for item in parameters if item.kind is Parameter.KEYWORD_ONLY]
+        known = list(dict.fromkeys([*Options.__annotations__, *own]))
+        raise TypeError(
+            f"{function.__name__}() has no option {strange[0]!r}{perhaps(strange[0], known)}; it "
+            f"has {', '.join(known)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A record that was read. text: None if it could not be, for the reason in `problem`.
+    """A record as text. text: None if the record cannot be read, for the reason in `problem`.
 
     texts: the parts of `text` by key ("text" for a bare str): strings as in the record, other
         values as shown. A `MarkedUp` text is shown without its HTML.
@@ -55,8 +86,10 @@ class RecordFields:
         category: str | None,
         html: Html = "strip",
     ) -> RecordFields:
-        """Accepts one key as well as several. Raises ValueError for keys that are none, and for an
-        unknown `html`."""
+        """Raises ValueError for a key that is not text, and for an unknown `html`.
+
+        text: one key or several.
+        """
         if html not in get_args(Html):
             raise ValueError(f'html must be "strip" or "keep", not {html!r}')
         if not isinstance(text, str | Sequence | None):
@@ -86,19 +119,19 @@ class RecordFields:
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The keys of id and category, as far as they are not the default ones."""
+        """The keys of id and category, unless they are the defaults."""
         pairs = (("id", self.id), ("category", self.category))
         return tuple(key for usual, key in pairs if key != usual)
 
-    def check(self, there: Iterable[str], what: str) -> None:
+    def check(self, there: Iterable[str], complaint: str) -> None:
         """Raises InputError for a named key that does not exist.
 
-        what: the beginning of the message, such as "the frame has no column".
+        complaint: the beginning of the message, such as "the frame has no column".
         """
         names = list(there)
         for key in (*(self.text or ()), *self.chosen) if names else ():
             if key not in names:
-                raise _unknown(key, names, what)
+                raise _unknown(key, names, complaint)
 
     def unnamed(self, there: Iterable[str]) -> list[str]:
         """The keys that the model is shown although they are not named."""
@@ -108,9 +141,9 @@ class RecordFields:
 
 
 def read_documents(products: Iterable[Any], shown: RecordFields) -> Iterator[Document]:
-    """Documents in order; a record that cannot be read is one with a `problem`.
+    """Documents in order; for a record that cannot be read, a document with a `problem`.
 
-    Raises InputError for a bare str or mapping in place of many products.
+    Raises InputError for a str, a mapping or a frame in place of many products.
     """
     if isinstance(products, (str, bytes, Mapping)):
         raise InputError(
@@ -154,8 +187,8 @@ def _check_named(records: Sequence[Any], shown: RecordFields) -> None:
             raise _unknown(key, [*there], "no record has the key")
 
 
-def _unknown(key: str, names: Sequence[str], what: str) -> InputError:
-    return InputError(f"{what} {key!r}{perhaps(key, names)}; there are {some_of(names)}")
+def _unknown(key: str, names: Sequence[str], complaint: str) -> InputError:
+    return InputError(f"{complaint} {key!r}{perhaps(key, names)}; there are {some_of(names)}")
 
 
 def shown_text(record: Any, shown: RecordFields) -> tuple[str, dict[str, str]]:
@@ -180,7 +213,7 @@ def shown_text(record: Any, shown: RecordFields) -> tuple[str, dict[str, str]]:
 
 
 def _read(index: int, record: Any, shown: RecordFields) -> Document:
-    is_unread = isinstance(record, InputError)  # a reader's, in place of what it could not read
+    is_unread = isinstance(record, InputError)  # a reader's, in place of a record
     there = getattr(record, "cells", None) if is_unread else record
     document_id, category = id_of(there, shown), category_of(there, shown)
     if is_unread:
@@ -195,17 +228,17 @@ def _read(index: int, record: Any, shown: RecordFields) -> Document:
 
 
 def id_of(record: Any, shown: RecordFields) -> str | None:
-    """The id of a record; None where it has none."""
-    found = record.get(shown.id) if isinstance(record, Mapping) else None
-    if _is_missing(found):
+    """The id of a record, if it has one."""
+    value = record.get(shown.id) if isinstance(record, Mapping) else None
+    if _is_missing(value):
         return None
-    return str(found).lower() if isinstance(found, bool) else str(found)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def category_of(record: Any, shown: RecordFields) -> str | None:
-    """The category of a record; None where it has none."""
-    found = record.get(shown.category) if isinstance(record, Mapping) else None
-    return None if found is None else str(found)
+    """The category of a record, if it has one."""
+    value = record.get(shown.category) if isinstance(record, Mapping) else None
+    return None if value is None else str(value)
 
 
 def _text_of_mapping(record: Mapping[Any, Any], shown: RecordFields) -> tuple[str, dict[str, str]]:
@@ -218,7 +251,7 @@ def _text_of_mapping(record: Mapping[Any, Any], shown: RecordFields) -> tuple[st
         str(key): _source(value if isinstance(value, str) else _as_text(key, value), shown)
         for key, value in values
     }
-    parts = {key: text for key, one in sources.items() if (text := plain_text(one).strip())}
+    parts = {key: text for key, source in sources.items() if (text := plain_text(source).strip())}
     texts = {key: sources[key] for key in parts}
     if len(parts) == 1:
         return next(iter(parts.values())), texts
@@ -257,3 +290,44 @@ def _is_missing(value: Any) -> bool:
 
 def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, (str, bool, numbers.Number, Decimal))
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The inputs of a call, checked as far as this needs no model.
+
+    total: the number of products, if it is known. schemas: by category; a single schema under "".
+    options: see `Options`.
+    """
+
+    documents: Iterator[Document]
+    total: int | None
+    schema: type[Any] | Mapping[str, type[Any]]
+    schemas: Mapping[str, type[Any]]
+    shown: RecordFields
+    options: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[..., Any],
+        products: Iterable[Any],
+        schema: type[Any] | Mapping[str, type[Any]],
+        options: Mapping[str, Any],
+    ) -> Inputs:
+        """function: has the options, see `check_options`. Raises as `Extractor.stream` does."""
+        check_options(function, options)
+        schemas = dict(schema) if isinstance(schema, Mapping) else {"": schema}
+        if not schemas:
+            raise SchemaError("schemas", None, "no category is given")
+        for declared in schemas.values():
+            require_model(declared)
+        shown = RecordFields.of_options(options)
+        total = len(products) if isinstance(products, Sized) else None
+        return cls(read_documents(products, shown), total, schema, schemas, shown, options)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options of `Extractor.compile`, examples excluded."""
+        names = ("format", "template", "decoding")
+        return {name: self.options[name] for name in names if name in self.options}

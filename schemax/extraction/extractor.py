@@ -2,48 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import asyncio
+from bisect import bisect_left
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
 from weakref import WeakSet
 
+from typing_extensions import TypeVar
+
 from schemax.attributes import compile_attributes
+from schemax.attributes.examples import FewShotExample, read_few_shot_examples, too_long
 from schemax.base.calibration import Calibration
-from schemax.base.messages import warn
+from schemax.base.messages import track, warn
 from schemax.base.resources import EMBEDDED_WARNING, default_model, is_embedded, named_model
 from schemax.base.trained import TrainedWith
 from schemax.compiler import CompiledSchema, as_codec
+from schemax.compiler.automata import checked_eos_ids
 from schemax.compiler.prompt import TemplateLike
-from schemax.compiler.stops import checked_eos_ids
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.extraction.calls import Calls, Options, check_options
-from schemax.extraction.documents import RecordFields, read_documents
+from schemax.extraction.defaults import Defaults
+from schemax.extraction.documents import Inputs, Options, shown_text
+from schemax.extraction.familiarity import Familiarity
 from schemax.extraction.prompt_file import PromptFile, PromptLike, read_prompt_file
 from schemax.formats import OutputFormat
+from schemax.results import Extraction
+from schemax.results.extraction import check_on_error, values_of
+from schemax.runtime.slots.plan import plan_prompt
 from schemax.servers.remote import RemoteModel
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from schemax.extraction.pipeline import Extractions
+    from schemax.runtime.models.loading import Loaded
+    from schemax.runtime.slots.watcher import Watcher
+
+T = TypeVar("T", default=Any)
+
+Declared: TypeAlias = type[T] | Mapping[str, type[T]] | Mapping[str, type[Any]]
+"""A schema, or several by category, whose instances a type checker takes for `Any`."""
 
 
-class Extractor(Calls, AbstractContextManager["Extractor"]):
-    """A loaded model that fills schemas, or one of a server.
+class Extractor(AbstractContextManager["Extractor"]):
+    """A model that fills schemas, loaded in this process or behind a server.
 
     model: a causal language model of transformers; tokenizer: its fast tokenizer.
-    format, template, decoding: used where neither the call nor the class says otherwise.
+    format, template, decoding: used where neither the call nor the class says otherwise; kept, with
+        all that the model's folder says, in the attribute `defaults` (see `Defaults`).
     eos_ids: ids that end an output; None takes those of the model and the tokenizer.
-    calibration: how the model's probabilities are read; None takes them as they are.
-    trained: what the model was trained with, as far as it says so. is_trained: whether schemax
-        trained the model, or somebody wrote a prompt for it: `prompt.jinja` or `schemax.json` lies
-        in its folder.
+    calibration: the interpretation of the model's probabilities; None takes them as they are.
 
-    One that `from_pretrained` has loaded can be pickled: it is loaded again where it arrives. Any
-    other raises TypeError, since its model is held by this process alone.
+    An extractor that `from_pretrained` or `from_server` has made can be pickled: it is loaded again
+    where it arrives. Pickling any other raises TypeError, since this process alone holds its model.
 
-    Raises ModelError for models and tokenizers that cannot be run, and says why.
+    Raises ModelError, with the reason, for models and tokenizers that cannot be run.
     """
 
     def __init__(
@@ -57,19 +72,23 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
         eos_ids: Sequence[int] | None = None,
         calibration: Calibration | None = None,
     ) -> None:
-        from schemax.runtime.engine.self_test import prepare
+        from schemax.runtime.engine.self_test import prepare  # imports torch
         from schemax.runtime.engine.shared import SharedEngine
-        from schemax.runtime.models.loading import named_eos_ids  # which imports torch
+        from schemax.runtime.models.loading import named_eos_ids
 
-        self._load_again: partial[Extractor] | None = None
-        self.model: Any = model if isinstance(model, RemoteModel) else prepare(model)
-        self._engine = SharedEngine(self.model)
+        is_remote = isinstance(model, RemoteModel)
+        self.model: Any = model if is_remote else prepare(model)
         self.tokenizer = tokenizer
-        self.format, self.template = format, template
-        self.decoding = resolve_decoding(decoding)
-        self.calibration = calibration or Calibration()
-        self.prompt, self.trained, self.is_trained = PromptFile(), TrainedWith(), False
-        self._unfamiliar: WeakSet[CompiledSchema] = WeakSet()  # schemas that were warned of
+        self.defaults = Defaults(
+            format=format,
+            template=template,
+            decoding=resolve_decoding(decoding),
+            calibration=calibration or Calibration(),
+            is_remote=is_remote,
+        )
+        self._engine = SharedEngine(self.model)
+        self._load_again: partial[Extractor] | None = None
+        self._unfamiliar: WeakSet[CompiledSchema] = WeakSet()  # schemas with a warning
         as_codec(tokenizer).check_vocabulary(self.model.vocab_size)
         self.eos_ids = checked_eos_ids(
             named_eos_ids(model, tokenizer) if eos_ids is None else eos_ids, self.model.vocab_size
@@ -95,30 +114,30 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
     ) -> Extractor:
         """Loads a model from a local folder or the Hugging Face Hub.
 
-        safetensors only, and never with remote code. A `prompt.jinja` in the folder is the default
-        template, a `calibration.json` the calibration, and a `schemax.json` says which format and
-        decoding are the default ones (docs/training.md).
+        Loads safetensors only, and never runs remote code. A `prompt.jinja` in the folder is the
+        default template, a `calibration.json` the calibration, and a `schemax.json` names the
+        default format and decoding (docs/training.md).
 
         name: a model, or a LoRA adapter that names its base model; revision: its branch, tag or
             commit on the Hub.
         device: "auto" takes CUDA or MPS where there is one, else the CPU.
         dtype: "auto" takes the model's own on an accelerator. On a CPU it takes float32, but
             bfloat16 where the model's schemax.json says so and the processor is faster in it.
-        device_map: instead of a device, spreads the model over several; needs accelerate.
+        device_map: spreads the model over several devices; needs accelerate.
         quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
         adapter: folder or Hub id of a LoRA adapter for the model. Merged into its weights, so that
             it costs nothing at run time, unless these are quantized. Needs peft.
         compile: whether norms and other chains of pointwise operations become one kernel each, by
             `torch.compile`, while the model is loaded. Needs a compiler.
-        prompt: what `schemax fit` has chosen, or its path; see `with_prompt`.
+        prompt: the prompt file that `schemax fit` wrote, or its path; see `with_prompt`.
 
-        Raises ModelError for what cannot be loaded, with the cause and the remedy; ValueError for
+        Raises ModelError, with cause and remedy, for a model that cannot be loaded; ValueError for
         an unknown quantization, and for a device together with a device_map; InputError for a
         prompt file that cannot be used.
         """
         from schemax.runtime.models.loading import load
 
-        chosen = None if prompt is None else read_prompt_file(prompt)  # before the model is loaded
+        prompt = None if prompt is None else read_prompt_file(prompt)  # before the model is loaded
         loading: Any = {
             "device": device,
             "dtype": dtype,
@@ -129,23 +148,12 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
             "compile": compile,
             "revision": revision,
         }
-        settings: Any = {"format": format, "decoding": decoding}
+        settings: Any = {"format": format, "template": template, "decoding": decoding}
         if (place := named_model(name)) != name and is_embedded(place):  # its folder does not warn
             warn(EMBEDDED_WARNING)
-        found = load(place, **loading)
-        made = cls(
-            found.model,
-            found.tokenizer,
-            format=format or found.trained.format,
-            template=template or found.template,
-            decoding=decoding or found.trained.decoding,
-            calibration=found.calibration,
-        )
-        made.trained = found.trained
-        made.is_trained = found.is_trained
-        settings["template"] = template
-        made._load_again = partial(cls.from_pretrained, name, **settings, **loading)
-        return made if chosen is None else made.with_prompt(chosen, **settings)
+        loaded = load(place, **loading)
+        again = partial(cls.from_pretrained, name, **loading)
+        return cls._of(loaded, loaded.trained.decoding, prompt, settings, again)
 
     @classmethod
     def from_server(
@@ -168,48 +176,62 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
 
         url: of the API, `/v1` included; model: as the server names it, None takes its first.
         tokenizer: the model's, as a folder, Hub id or object: every field is a completion of its
-            own. None takes that of the model's name; of the kind "openai", and of a GGUF file whose
-            name tells of none, a document is then one chat.
+            own. None takes the tokenizer of the model's name. Without any, for the kind "openai"
+            and for a GGUF file whose name does not tell its tokenizer, a document is one chat.
         api_key: None takes $SCHEMAX_API_KEY, else $OPENAI_API_KEY, which is sent over https and to
             this machine alone.
         kind: "vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax" or "openai"; "auto" asks
-            the server. One of schemax (`schemax serve`) reads documents as its model does in
+            the server. A server of schemax (`schemax serve`) reads documents as its model does in
             process, in its own prompt and decoding.
-        probabilities: whether the server is asked for them, without which there are no
-            confidences; None asks all kinds but llama-cpp-python, where they cost most of the time.
+        probabilities: whether to ask the server for them; confidences need them. None asks all
+            kinds but llama-cpp-python, where they cost most of the time.
         concurrency: requests in flight at most; llama.cpp's servers get as many as they have slots.
         timeout: seconds that a request may take.
-        prompt: what `schemax fit` has chosen, or its path; see `with_prompt`.
+        prompt: the prompt file that `schemax fit` wrote, or its path; see `with_prompt`.
 
         Raises ServerError for a server that does not answer or refuses, ModelError for a tokenizer
-        that cannot be read, ValueError for what is no address and for an unknown kind; InputError
+        that cannot be read, ValueError for a malformed address and for an unknown kind; InputError
         for a prompt file that cannot be used.
         """
         from schemax.servers.connect import connect
 
-        chosen = None if prompt is None else read_prompt_file(prompt)
+        prompt = None if prompt is None else read_prompt_file(prompt)
         settings: Any = {"format": format, "template": template, "decoding": decoding}
         place: Any = {"model": model, "tokenizer": tokenizer, "api_key": api_key, "kind": kind}
         place |= {"concurrency": concurrency, "timeout": timeout, "probabilities": probabilities}
-        found = connect(url, **place)
-        trained = found.trained.decoding
-        if trained is not None and trained.constrain == "document":
-            trained = replace(trained, constrain="types")  # no server can be held to a document
-        if trained is None or found.model.refusal(trained):
-            trained = resolve_decoding(found.model.usual_decoding)
-        made = cls(
-            found.model,
-            found.tokenizer,
-            format=format or found.trained.format,
-            template=template or found.template,
-            decoding=decoding or trained,
-            eos_ids=found.tokenizer.eos_ids,
-            calibration=found.calibration,
+        served = connect(url, **place)
+        usual = served.trained.decoding
+        if usual is not None and usual.constrain == "document":
+            usual = replace(usual, constrain="types")  # no server can hold texts to a document
+        if usual is None or served.model.refusal(usual):
+            usual = resolve_decoding(served.model.usual_decoding)
+        again = partial(cls.from_server, url, **place)
+        return cls._of(served, usual, prompt, settings, again, served.tokenizer.eos_ids)
+
+    @classmethod
+    def _of(
+        cls,
+        loaded: Loaded,
+        decoding: DecodingConfig | None,
+        prompt: PromptFile | None,
+        settings: Mapping[str, Any],
+        load_again: partial[Extractor],
+        eos_ids: Sequence[int] | None = None,
+    ) -> Extractor:
+        """decoding: the model's own; settings: format, template and decoding named by the user."""
+        extractor = cls(
+            loaded.model,
+            loaded.tokenizer,
+            format=loaded.trained.format,
+            template=loaded.template,
+            decoding=decoding,
+            eos_ids=eos_ids,
+            calibration=loaded.calibration,
         )
-        made.trained = found.trained
-        made.is_trained = found.is_trained
-        made._load_again = partial(cls.from_server, url, **settings, **place)
-        return made if chosen is None else made.with_prompt(chosen, **settings)
+        own = replace(extractor.defaults, trained=loaded.trained, is_trained=loaded.is_trained)
+        extractor.defaults = own.changed(prompt, **settings)
+        extractor._load_again = partial(load_again, prompt=prompt, **settings)
+        return extractor
 
     def with_prompt(
         self,
@@ -229,16 +251,14 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
 
         Raises InputError, naming file and key, for a prompt file that cannot be used.
         """
-        chosen = read_prompt_file(prompt)
-        made = copy(self)
-        made.prompt = chosen.without(format=format is not None, template=template is not None)
-        made.format, made.template = format or self.format, template or self.template
-        made.decoding = resolve_decoding(decoding or chosen.decoding or self.decoding)
-        made.calibration = chosen.calibration or self.calibration
-        made.is_trained = True  # it is shown what the file names, and nothing else
+        prompt = read_prompt_file(prompt)
+        extractor = copy(self)
+        extractor.defaults = self.defaults.changed(
+            prompt, format=format, template=template, decoding=decoding
+        )
         if self._load_again is not None:
-            made._load_again = partial(self._load_again, prompt=chosen)
-        return made
+            extractor._load_again = partial(self._load_again, prompt=prompt)
+        return extractor
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._load_again is None:
@@ -252,13 +272,243 @@ class Extractor(Calls, AbstractContextManager["Extractor"]):
     def default(cls) -> Extractor:
         """The model named by the environment variable SCHEMAX_MODEL, else the embedded one.
 
-        Loaded once, and again where it was closed. The embedded model warns (UserWarning) of its
-        training.
+        The model is loaded once, and again after it was closed. The embedded model warns
+        (UserWarning) of its training.
         """
         place = default_model()
         if is_embedded(place):
             warn(EMBEDDED_WARNING)
         return loaded(str(place))
+
+    @property
+    def trained(self) -> TrainedWith:
+        """The settings of the model's training."""
+        return self.defaults.trained
+
+    def compile(
+        self,
+        schema: type[Any],
+        *,
+        format: str | OutputFormat | None = None,
+        template: TemplateLike | None = None,
+        decoding: str | DecodingConfig | None = None,
+        examples: Sequence[FewShotExample] | None = None,
+    ) -> CompiledSchema:
+        """Compiles a schema for this model; see `compile_schema` for what is raised.
+
+        examples: None shows a model that schemax did not train the schema's usual demonstrations.
+        """
+        named: Any = {"format": format, "template": template, "decoding": decoding}
+        model = self.model, self.tokenizer, self.eos_ids
+        return self.defaults.compile(schema, *model, examples=examples, **named)
+
+    @overload
+    def extract(
+        self,
+        products: Iterable[Any],
+        schema: Declared[T],
+        *,
+        on_error: Literal["raise"] = ...,
+        show_progress: bool = ...,
+        **options: Unpack[Options],
+    ) -> list[T]: ...
+
+    @overload
+    def extract(
+        self,
+        products: Iterable[Any],
+        schema: Declared[T],
+        *,
+        on_error: Literal["raise", "null"],
+        show_progress: bool = ...,
+        **options: Unpack[Options],
+    ) -> list[T | None]: ...
+
+    def extract(
+        self,
+        products: Iterable[Any],
+        schema: Declared[T],
+        *,
+        on_error: Literal["raise", "null"] = "raise",
+        show_progress: bool = False,
+        **options: Unpack[Options],
+    ) -> list[Any]:
+        """Instances for all products, in order. The other options are those of `stream`.
+
+        Raises ExtractionError, after all rows are done, if some could not become instances; with
+        on_error="null" these are None in the list.
+        """
+        check_on_error(on_error)
+        inputs = Inputs.of(self.extract, products, schema, options)
+        return self._instances(inputs, on_error, show_progress)
+
+    @overload
+    async def aextract(
+        self,
+        products: Iterable[Any],
+        schema: Declared[T],
+        *,
+        on_error: Literal["raise"] = ...,
+        **options: Unpack[Options],
+    ) -> list[T]: ...
+
+    @overload
+    async def aextract(
+        self,
+        products: Iterable[Any],
+        schema: Declared[T],
+        *,
+        on_error: Literal["raise", "null"],
+        **options: Unpack[Options],
+    ) -> list[T | None]: ...
+
+    async def aextract(
+        self,
+        products: Iterable[Any],
+        schema: Declared[T],
+        *,
+        on_error: Literal["raise", "null"] = "raise",
+        **options: Unpack[Options],
+    ) -> list[Any]:
+        """The asynchronous `extract`, which shares passes with other calls; see `astream`."""
+        check_on_error(on_error)
+        stream = self.astream(products, schema, **options)
+        return values_of([item async for item in stream], on_error)
+
+    def stream(
+        self, products: Iterable[Any], schema: Declared[T], **options: Unpack[Options]
+    ) -> Iterator[Extraction[T]]:
+        """Extractions as they finish, in bounded memory; `index` tells the place in the input.
+        Calls of several threads and tasks share passes of the model.
+
+        schema: a Pydantic model, or one per category, named by the value of the key `category`.
+        text: the keys of a record that the model is shown; None shows all but id and category.
+        examples: (document, instance) pairs for the instruction, of several schemas by category. A
+            document is a product as in `products`, and may be empty; a mapping that validates
+            stands for an instance. None shows the demonstrations of the prompt file; without any, a
+            model that schemax did not train is shown the schema's own, or those of a ready-made
+            schema of the same category. () shows none.
+        html: "strip" shows texts in which HTML is recognised without it (spans are still offsets
+            into the texts as they were given), "keep" all texts as they are.
+        A record that cannot be read, or is too long for the model, becomes an extraction without
+        a value, whose `errors` say why.
+
+        Raises InputError for a bare str, for examples that do not fit, for an `id` or `category`
+        that no record of a list has, and for a key in `text` that none has, where one has a similar
+        key; SchemaError, TemplateError, ModelError and ValueError before the first product is read.
+        """
+        return iter(self.extractions(products, schema, **options))
+
+    async def astream(
+        self, products: Iterable[Any], schema: Declared[T], **options: Unpack[Options]
+    ) -> AsyncGenerator[Extraction[T]]:
+        """The asynchronous `stream`. A cancelled task leaves the model's passes to others.
+
+        Products are read in threads of the loop's executor, so that the loop goes on; errors of the
+        options are raised in place of the first extraction.
+        """
+        compile_all = partial(self.extractions, products, schema, **options)
+        async with aclosing(aiter(await asyncio.to_thread(compile_all))) as stream:
+            async for item in stream:
+                yield item
+
+    def extractions(
+        self,
+        products: Iterable[Any],
+        schema: Declared[T],
+        *,
+        watcher: Watcher | None = None,
+        is_quick: bool = False,
+        **options: Unpack[Options],
+    ) -> Extractions:
+        """The extractions of `stream` and `astream`. watcher, is_quick: see `Extractions`."""
+        inputs = Inputs.of(self.extract, products, schema, options)
+        return self._extractions(inputs, watcher, is_quick)
+
+    def _instances(
+        self, inputs: Inputs, on_error: Literal["raise", "null"], show_progress: bool
+    ) -> list[Any]:
+        stream: Iterable[Extraction[Any]] = self._extractions(inputs)
+        if show_progress:
+            stream = track(iter(stream), total=inputs.total)
+        return values_of(stream, on_error)
+
+    def _extractions(
+        self, inputs: Inputs, watcher: Watcher | None = None, is_quick: bool = False
+    ) -> Extractions:
+        from schemax.extraction.pipeline import Extractions  # imports torch
+
+        return Extractions(
+            self._engine,
+            inputs.documents,
+            self._compiled(inputs),
+            self.defaults.calibration,
+            Familiarity(self.defaults.calibration, self._unfamiliar),
+            by_category=isinstance(inputs.schema, Mapping),
+            watcher=watcher,
+            is_quick=is_quick,
+        )
+
+    def _compiled(self, inputs: Inputs) -> dict[str, CompiledSchema]:
+        """The schemas by category. A schema of several categories is compiled once, unless
+        examples tell them apart."""
+        examples = self.defaults.chosen_examples(inputs.schema, inputs.options)
+        examples_of = read_few_shot_examples(
+            examples,
+            inputs.schemas,
+            isinstance(inputs.schema, Mapping),
+            lambda document: shown_text(document, inputs.shown)[0],
+        )
+        usual = None if inputs.options.get("examples") is None else ()
+        by_key: dict[Any, CompiledSchema] = {}
+        compiled = {}
+        for name, schema in inputs.schemas.items():
+            shots = examples_of.get(name, usual)
+            key = (schema, name if shots else None)
+            if key not in by_key:
+                by_key[key] = self.compile(schema, examples=shots, **inputs.settings)
+                if shots:
+                    self._check_room(by_key[key], shots, inputs.settings)
+            compiled[name] = by_key[key]
+        return compiled
+
+    def _check_room(
+        self,
+        compiled: CompiledSchema,
+        examples: Sequence[FewShotExample],
+        settings: Mapping[str, Any],
+    ) -> None:
+        """Raises InputError, naming the first example that exceeds the model's context; if the
+        prompt alone exceeds it, rows report the error."""
+
+        def misfit(count: int) -> str | None:
+            shown = self.compile(compiled.schema, examples=examples[:count], **settings)
+            return self._misfit(shown)
+
+        if self._misfit(compiled) is None or misfit(0) is not None:
+            return
+        counts = range(1, len(examples))
+        least = bisect_left(counts, True, key=lambda count: misfit(count) is not None)
+        raise too_long(compiled.schema, examples, least, misfit(least + 1))
+
+    def _misfit(self, compiled: CompiledSchema) -> str | None:
+        """The reason why the prompt of an empty document does not fit the model."""
+        (prompt,) = compiled.encode([""])
+        reason: str | None = self.model.misfit(plan_prompt(prompt, compiled.decoding))
+        return reason
+
+    def close(self) -> None:
+        """Finishes the requests that the model has; later calls and requests raise ModelError."""
+        self._engine.close()
+        if isinstance(self.model, RemoteModel):
+            self.model.client.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._engine.is_closed
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 @lru_cache(maxsize=1)
@@ -267,7 +517,7 @@ def _loaded(name: str) -> Extractor:
 
 
 def loaded(name: str) -> Extractor:
-    """Loads a model, which stays loaded until another one is named, or somebody closes it."""
+    """Loads a model, which stays loaded until another model is named, or until it is closed."""
     if _loaded(name).is_closed:
         _loaded.cache_clear()
     return _loaded(name)
@@ -276,7 +526,7 @@ def loaded(name: str) -> Extractor:
 @overload
 def extract(
     products: Iterable[Any],
-    schema: type[T],
+    schema: Declared[T],
     *,
     model: str | Path | None = ...,
     extractor: Extractor | None = ...,
@@ -289,32 +539,19 @@ def extract(
 @overload
 def extract(
     products: Iterable[Any],
-    schema: type[T] | Mapping[str, type[T]],
+    schema: Declared[T],
     *,
     model: str | Path | None = ...,
     extractor: Extractor | None = ...,
-    on_error: Literal["raise", "null"] = ...,
+    on_error: Literal["raise", "null"],
     show_progress: bool = ...,
     **options: Unpack[Options],
 ) -> list[T | None]: ...
 
 
-@overload
 def extract(
     products: Iterable[Any],
-    schema: Mapping[str, type[Any]],
-    *,
-    model: str | Path | None = ...,
-    extractor: Extractor | None = ...,
-    on_error: Literal["raise", "null"] = ...,
-    show_progress: bool = ...,
-    **options: Unpack[Options],
-) -> list[Any]: ...
-
-
-def extract(
-    products: Iterable[Any],
-    schema: type[T] | Mapping[str, type[T]],
+    schema: Declared[T],
     *,
     model: str | Path | None = None,
     extractor: Extractor | None = None,
@@ -326,8 +563,8 @@ def extract(
 
     products: texts, or mappings whose values are shown to the model.
     schema: an `AttrSchema` or any Pydantic model, or several of them by category.
-    model: a folder or Hub id; extractor: one that is loaded already. Without either,
-        `Extractor.default()`. A model named here stays loaded until another one is named.
+    model: a folder or Hub id; extractor: a loaded model. Without either, `Extractor.default()`. A
+        model named here stays loaded until another model is named.
     options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
         takes them.
 
@@ -337,14 +574,10 @@ def extract(
     """
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")
-    # Refused before a model is loaded.
-    check_options(extract, options)
-    if isinstance(products, (str, bytes, Mapping)):
-        read_documents(products, RecordFields())
-    for declared in schema.values() if isinstance(schema, Mapping) else (schema,):
-        compile_attributes(declared)
+    check_on_error(on_error)
+    inputs = Inputs.of(extract, products, schema, options)
     if extractor is None:
+        for declared in inputs.schemas.values():
+            compile_attributes(declared)  # refused before a model is loaded
         extractor = Extractor.default() if model is None else loaded(str(model))
-    return extractor.extract(
-        products, schema, on_error=on_error, show_progress=show_progress, **options
-    )
+    return extractor._instances(inputs, on_error, show_progress)

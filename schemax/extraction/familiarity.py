@@ -14,7 +14,6 @@ from weakref import WeakSet
 
 from schemax.base.calibration import Calibration
 from schemax.compiler import CompiledSchema
-from schemax.compiler.slot_specs import is_typed
 from schemax.results import Extraction
 
 logger = logging.getLogger(__name__)
@@ -113,7 +112,7 @@ _OF_FORMATS = (
 
 
 def _warn_of_forbidden(schema: CompiledSchema, forbidden: dict[str, float]) -> None:
-    typed = {attribute.name for attribute in schema.attributes if is_typed(attribute)}
+    typed = {attribute.name for attribute in schema.attributes if attribute.is_typed}
     by_types = {name: share for name, share in forbidden.items() if name in typed}
     by_format = {name: share for name, share in forbidden.items() if name not in typed}
     if by_types:

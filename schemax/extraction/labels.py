@@ -1,7 +1,7 @@
 """Labels as typed values, checked against the schema of their category.
 
-A label passes the code that reads the decoder's outputs, so that nothing counts as a right value
-which extraction would refuse.
+The code that reads the decoder's outputs reads labels too, so that no value counts as right which
+extraction would refuse.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.annotations import text_of
 from schemax.base.messages import message_of
-from schemax.compiler.list_slots import Rows, leaves_of_item
+from schemax.compiler.skeleton import Rows, leaves_of_item
 from schemax.errors import InputError
 from schemax.extraction.stated import (
     Stated,
@@ -36,8 +36,8 @@ from schemax.results.values import readings_of
 class TypedLabels:
     """The labels of a document as typed values.
 
-    values: attribute name -> value, ready to be written; None is an explicit null. errors: of the
-    labels that `values` leaves out.
+    values: attribute name -> value for a format; None is an explicit null. errors: for the labels
+    that `values` leaves out.
     """
 
     values: Mapping[str, Writable | Rows]
@@ -63,10 +63,10 @@ def typed_labels(
     for label, value in stated.items():
         attribute = named(label, attributes)
         if attribute is None:
-            asked = ", ".join(map(repr, titles_of(attributes).values()))
+            known = ", ".join(map(repr, titles_of(attributes).values()))
             raise InputError(
                 f"document {name}: the schema of {category!r} has no attribute {label!r}; "
-                f"it has {asked}"
+                f"it has {known}"
             )
         try:
             by_name[attribute.name] = items_of(attribute, value) if attribute.is_list else value
@@ -86,7 +86,7 @@ def typed_labels(
 def labelled_instance(
     name: str, category: str, stated: Mapping[str, Stated], schema: type[BaseModel]
 ) -> Any:
-    """The instance that extraction would build of a document's labels; what they leave out is null.
+    """The instance that extraction would build from a document's labels; a missing label is null.
 
     The parameters are those of `typed_labels`. Raises InputError, naming the document, for labels
     that the schema does not have or refuses.
@@ -95,12 +95,12 @@ def labelled_instance(
     labels = typed_labels(name, category, stated, schema, written)
     attributes = _attributes_of(schema)
     slots = [slot_text(item, labels.values.get(item.name), written) for item in attributes]
-    found = build(schema, attributes, slots, written, index=0, document_id=None)
-    if errors := [*labels.errors, *found.errors]:
+    extraction = build(schema, attributes, slots, written, index=0, document_id=None)
+    if errors := [*labels.errors, *extraction.errors]:
         where = f"{errors[0].field}: " if errors[0].field else ""
         raise InputError(f"document {name}: {where}{errors[0].message}")
-    assert found.value is not None  # else there is an error
-    return found.value
+    assert extraction.value is not None  # else there is an error
+    return extraction.value
 
 
 @lru_cache(maxsize=256)
@@ -109,8 +109,7 @@ def _attributes_of(schema: type[BaseModel]) -> tuple[Attribute, ...]:
 
 
 def slot_text(attribute: Attribute, value: Any, output: OutputFormat) -> SlotText:
-    """A value as the slots of a document would hold it; of a list in two phases, those of all
-    items."""
+    """The slot that would hold a value; for a list in two phases, with the slots of all items."""
     if not attribute.two_phase:
         return SlotText(output.escape(value), "stop", 1, complete=True)
     items = tuple(
@@ -136,16 +135,16 @@ def _refused(
 ) -> list[FieldError]:
     """The errors that extraction would give these values, had the model written them."""
     slots = [slot_text(a, stated[a.name], output) if a.name in stated else None for a in attributes]
-    found = build(schema, attributes, slots, output, index=0, document_id=None)
-    pairs = ((error, _whole(error.field, stated)) for error in found.errors)
+    extraction = build(schema, attributes, slots, output, index=0, document_id=None)
+    pairs = ((error, _whole(error.field, stated)) for error in extraction.errors)
     errors = [replace(error, field=name) for error, name in pairs if name is not None]
-    if found.value is None:
-        # Without a required value no instance is tried, and so no other value is looked at.
+    if extraction.value is None:
+        # Without a required value no instance is validated, so the other values are unchecked.
         named = {error.field for error in errors}
         leaves = field_tree_of(schema).leaves
         for attribute in attributes:
             value, leaf = stated.get(attribute.name), leaves[attribute.path]
-            # Which kind is meant is no field where nothing else tells it.
+            # A leaf without annotation names the kind of a union, and is no field.
             known = leaf.annotation is not None and not attribute.fields
             if value is not None and known and attribute.name not in named:
                 errors += _misfits(leaf, _writable(leaf, value))
@@ -173,15 +172,14 @@ def _writable(leaf: Leaf, value: Any) -> Any:
     if leaf.item is not None:
         pairs = [zip(leaf.item.leaves, row, strict=True) for row in value]
         return [[_writable(inner, part) for inner, part in row] for row in pairs]
-    # All at once, since each place of a tuple may have a type of its own.
+    # All texts at once, since each place of a tuple may have its own type.
     texts = [text.strip() for text in (value if isinstance(value, list) else [value])]
-    readings = readings_of(leaf, texts)
-    found = [_typed(leaf, reading.value) for reading in readings]
-    return found if isinstance(value, list) else found[0]
+    typed = [_typed(leaf, reading.value) for reading in readings_of(leaf, texts)]
+    return typed if isinstance(value, list) else typed[0]
 
 
 def _typed(leaf: Leaf, value: Any) -> Scalar:
-    """The value that formats write the way its type is written; numbers keep their digits."""
+    """The value in the form that formats write for its type; numbers keep their digits."""
     if leaf.attribute.members:
         return text_of(value) if isinstance(value, Enum) else value
     if leaf.choices is not None:

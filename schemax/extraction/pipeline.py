@@ -11,26 +11,28 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import count, islice
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
 from schemax.base.calibration import Calibration
 from schemax.base.messages import clipped, some_of
 from schemax.compiler import CompiledSchema
+from schemax.compiler.content_free import calibrated, content_free_prompts
 from schemax.errors import InputError
-from schemax.extraction.contextual import contextually_calibrated
 from schemax.extraction.documents import Document
 from schemax.extraction.familiarity import Familiarity
 from schemax.extraction.readout import read_out, review
 from schemax.results import Extraction, failed
 from schemax.runtime.engine.engine import Placed, Windows, outputs
 from schemax.runtime.engine.shared import Call, SharedEngine
+from schemax.runtime.engine.stream import Filled
 from schemax.runtime.slots.outputs import NO_MEMORY
 from schemax.runtime.slots.requests import Request, new_request
 from schemax.runtime.slots.watcher import Watcher
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
-# Characters of documents that are read at a time; outputs that are read out at a time.
+# Characters of documents read at a time; outputs read out at a time.
 _WINDOW_CHARACTERS, _AT_ONCE = 4_000_000, 16
 
 _Window = tuple[list[Extraction[Any]], list[Request], list[Placed]]
@@ -42,8 +44,8 @@ class Extractions:
     compiled: all of one decoding. by_category: whether a document's category names its schema; else
     one schema serves all. watcher: watches the passes of a single document. is_quick: whether the
     work is short enough for an event loop's own thread.
-    Documents become requests window by window. Stacked ones that exceed the memory are read again
-    in the end, each alone.
+    Documents become requests window by window. Stacked documents that exceed the memory are read
+    again at the end, each alone.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class Extractions:
         failure: Exception | None = None
         try:
             yield from self._read(self._documents, alone=False)
-        except Exception as error:  # the input's; what was taken of it is finished first
+        except Exception as error:  # the input's; documents before it are finished first
             if not self._again:
                 raise
             failure = error
@@ -129,7 +131,7 @@ class Extractions:
         call = self._call = self._engine.call(self._config)
         try:
             while not self._is_closed:
-                # One that has little left to do is fed first; else results go first.
+                # A call with little left to do is fed first; else results go first.
                 if call.has_room and not (call.results and call.is_busy):
                     ready: list[Extraction[Any]] = []
                     refused: list[Placed] = []
@@ -148,8 +150,8 @@ class Extractions:
                         yield ready
                     if call.has_room:
                         continue
-                if found := call.take(_AT_ONCE):
-                    yield self._read_out(outputs(found), may_share)
+                if filled := call.take(_AT_ONCE):
+                    yield self._read_out(outputs(filled), may_share)
                 elif call.is_done:
                     break
                 else:
@@ -159,9 +161,9 @@ class Extractions:
         if failure is not None:
             raise failure
 
-    def _read_out(self, found: Iterable[Placed], may_share: bool) -> list[Extraction[Any]]:
+    def _read_out(self, placed: Iterable[Placed], may_share: bool) -> list[Extraction[Any]]:
         extractions = []
-        for place, output in found:
+        for place, output in placed:
             schema, document = self._owners.pop(place)
             if output.problem == NO_MEMORY and may_share:
                 self._again.append(document)
@@ -197,15 +199,17 @@ class Extractions:
             for category, group in groups.items():
                 schema = self.compiled[category]
                 try:
-                    made = self._prompts(schema, group, alone)
+                    encoded = self._prompts(schema, group, alone)
                 except InputError:
                     group, failures = _encodable(schema, group)
                     unread += failures
-                    made = self._prompts(schema, group, alone)
+                    encoded = self._prompts(schema, group, alone)
                 if schema.decoding.max_repairs:
-                    made = [self._reviewed(*each, schema) for each in zip(made, group, strict=True)]
+                    encoded = [
+                        self._reviewed(*each, schema) for each in zip(encoded, group, strict=True)
+                    ]
                 self._owners.update((next(places), (schema, item)) for item in group)
-                prompts += ((prompt, schema.stop) for prompt in made)
+                prompts += ((prompt, schema.stop) for prompt in encoded)
             yield unread, *windows.requests(prompts)
         if failure is not None:
             raise failure
@@ -215,9 +219,9 @@ class Extractions:
     ) -> PromptIds:
         """The prompt of a document with a review of its values; see `compiler.waves.Review`."""
 
-        @lru_cache(maxsize=1)  # asked more than once of the same values
+        @lru_cache(maxsize=1)  # several calls with the same values
         def judge(outputs: tuple[SlotOutput, ...]) -> Mapping[tuple[str, ...], str]:
-            with torch.inference_mode(False):  # validators may compute something of their own
+            with torch.inference_mode(False):  # validators may compute with torch
                 return review(document, compiled, self._calibration, outputs)
 
         assert compiled.waves is not None
@@ -240,16 +244,15 @@ class Extractions:
         texts = [document.text or "" for document in group]
         if alone:
             return [prompt for text in texts for prompt in compiled.encode([text])]
-        prompts, at = [], 0
+        prompts, unread = [], iter(texts)
         for prompt in compiled.encode(texts):
-            number = len(prompt.documents)
-            some, at = texts[at : at + number], at + number
-            if number == 1 or not self._engine.model.misfit(
+            own = list(islice(unread, len(prompt.documents)))
+            if len(own) == 1 or not self._engine.model.misfit(
                 new_request(prompt, compiled.stop, compiled.decoding)
             ):
                 prompts.append(prompt)
             else:
-                for text in some:
+                for text in own:
                     prompts += compiled.encode([text])
         return prompts
 
@@ -257,7 +260,7 @@ class Extractions:
 def _encodable(
     compiled: CompiledSchema, group: Sequence[Document]
 ) -> tuple[list[Document], list[Extraction[Any]]]:
-    """The documents that the tokenizer can read, and failed extractions of the others."""
+    """The documents that the tokenizer can read, and a failed extraction for any other document."""
     good: list[Document] = []
     failures: list[Extraction[Any]] = []
     for document in group:
@@ -282,3 +285,55 @@ def _window(documents: Iterator[Document], size: int) -> tuple[list[Document], E
     except Exception as error:  # the input may be the user's own
         return window, error
     return window, None
+
+
+_known: WeakKeyDictionary[SharedEngine, WeakKeyDictionary[CompiledSchema, CompiledSchema]] = (
+    WeakKeyDictionary()
+)
+
+
+def contextually_calibrated(engine: SharedEngine, compiled: CompiledSchema) -> CompiledSchema:
+    """The schema, calibrated for the engine's model if its decoding asks for that; cached.
+
+    If the model cannot take the prompts, nothing is calibrated; every row then reports the error.
+    """
+    if not compiled.decoding.contextual_calibration:
+        return compiled
+    of_model = _known.setdefault(engine, WeakKeyDictionary())
+    if compiled not in of_model:
+        outputs = _written(engine, compiled)
+        if outputs is None:  # perhaps for a while
+            return compiled
+        of_model[compiled] = calibrated(compiled, outputs) if outputs else compiled
+    return of_model[compiled]
+
+
+def _written(engine: SharedEngine, compiled: CompiledSchema) -> list[tuple[SlotOutput, ...]] | None:
+    """(turns * documents, N) outputs of `content_free_prompts`, in order; None if the model or the
+    memory cannot take them."""
+    # Probabilities as the model has them.
+    config = replace(
+        compiled.decoding, contextual_calibration=False, max_retries=0, temperature=0.0
+    )
+    prompts = content_free_prompts(compiled)
+    layout = Windows(engine.model, config)
+    requests, refused = layout.requests((prompt, compiled.stop) for prompt in prompts)
+    if refused:
+        return None
+    done: list[Filled] = []
+    call = engine.call(config)
+    try:
+        call.give(requests)
+        call.end()
+        while not call.is_done:
+            if filled := call.take(len(requests)):
+                done += filled
+            else:
+                call.wait()
+        call.take(1)  # raises what the model raised
+    finally:
+        call.close()
+    of_documents = dict(outputs(done))
+    if any(output.problem is not None for output in of_documents.values()):
+        return None
+    return [of_documents[place].slots for place in range(len(of_documents))]

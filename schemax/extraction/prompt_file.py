@@ -1,29 +1,37 @@
 """Prompt files: what `schemax fit` chose for a model and some categories, `prompt.json`.
 
-Data alone, no code: the template is text, rendered in the sandbox as every other one, and the
-demonstrations are annotated documents, as people write them.
+A prompt file is data: its template is text, rendered in the sandbox, and its demonstrations are
+annotated documents.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from schemax.attributes import settings_of
+from schemax.attributes.examples import FewShotExample, FewShotExamples
 from schemax.base.calibration import Calibration
+from schemax.base.messages import misfit_of
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.errors import InputError, TemplateError
+from schemax.extraction.labels import labelled_instance
+from schemax.extraction.stated import as_stated
 from schemax.formats import get_format
 
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """An annotated document that the instruction of its category shows.
+    """An annotated document in the prompt of its category.
 
-    attributes: name, or title, -> JSON value; an attribute that is not named is null.
+    attributes: name, or title, -> JSON value; an attribute without a key is null.
     """
 
     category: str
@@ -35,7 +43,7 @@ class Demonstration:
 class PromptFile:
     """The contents of a prompt file; None for a setting that was not chosen.
 
-    template: text. demonstrations: of all categories, in the order in which they are shown.
+    template: its text. demonstrations: of all categories, in the order in which they are shown.
     source: the file's path, for messages.
     """
 
@@ -46,139 +54,98 @@ class PromptFile:
     calibration: Calibration | None = None
     source: str = "the prompt file"
 
-    def without(self, *, template: bool, format: bool) -> PromptFile:
-        """The file without template or format, where the user named others."""
-        return replace(
-            self,
-            template=None if template else self.template,
-            format=None if format else self.format,
-        )
+    def examples(self, schemas: type[Any] | Mapping[str, type[Any]]) -> FewShotExamples | None:
+        """The demonstrations as examples of a schema, or of several by category; None without any.
 
-    def of_category(self, category: str) -> list[tuple[str, Demonstration]]:
-        """(name in messages, demonstration) of a category, in any case of letters."""
-        wanted = category.casefold()
+        Categories are compared without regard to case; a single schema has the category that it
+        declares. Raises InputError, naming the demonstration, for one that does not fit.
+        """
+        if not isinstance(schemas, Mapping):
+            return self._of_category(settings_of(schemas).category, schemas) or None
+        by_category = {name: self._of_category(name, schema) for name, schema in schemas.items()}
+        return {name: examples for name, examples in by_category.items() if examples} or None
+
+    def _of_category(self, category: str, schema: type[Any]) -> list[FewShotExample]:
         return [
-            (f"demonstrations[{place}] of {self.source}", one)
-            for place, one in enumerate(self.demonstrations)
-            if one.category.casefold() == wanted
+            _example(f"demonstrations[{place}] of {self.source}", demonstration, schema)
+            for place, demonstration in enumerate(self.demonstrations)
+            if demonstration.category.casefold() == category.casefold()
         ]
+
+
+def _example(name: str, demonstration: Demonstration, schema: type[Any]) -> FewShotExample:
+    """name: the demonstration's, in messages."""
+    try:
+        stated = {key: as_stated(value) for key, value in demonstration.attributes.items()}
+    except ValueError as error:
+        raise InputError(f"document {name}: {error}") from error
+    instance = labelled_instance(name, demonstration.category, stated, schema)
+    return demonstration.text, instance
 
 
 PromptLike = str | Path | PromptFile
 """A prompt file, or its path."""
 
-_KEYS = ("template", "format", "decoding", "demonstrations", "calibration")
+
+def _template(text: str) -> str:
+    """A template's text; a single line could be the name or the path of a template."""
+    text = text if "\n" in text else f"{text}\n"
+    load_template(text)
+    return text
+
+
+def _format(name: str) -> str:
+    get_format(name)
+    return name
+
+
+class _Written(TypedDict, total=False):
+    """The contents of a file, with its keys and their types."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+
+    template: Annotated[str, AfterValidator(_template)] | None
+    format: Annotated[str, AfterValidator(_format)] | None
+    decoding: Annotated[str, AfterValidator(resolve_decoding)] | None
+    demonstrations: tuple[Demonstration, ...]
+    calibration: Calibration | None
+
+
+_WRITTEN = TypeAdapter(_Written)
 
 
 def read_prompt_file(prompt: PromptLike) -> PromptFile:
-    """A prompt file of a path; one that was read is returned as it is.
+    """Reads a prompt file; returns a `PromptFile` unchanged.
 
-    Raises InputError, naming the file and the key, for what cannot be read or used.
+    Raises InputError, naming the file and the key, for a file that cannot be read or used.
     """
     if isinstance(prompt, PromptFile):
         return prompt
     try:
-        written = json.loads(Path(prompt).read_text("utf-8-sig"))
+        text = Path(prompt).read_text("utf-8-sig")
+        written: Any = _WRITTEN.validate_json(text)
     except OSError as error:
         raise InputError(f"cannot read {prompt}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{prompt} is not a prompt file: it is not JSON ({error})") from error
-    try:
-        return _prompt_file(written, str(prompt))
-    except (ValueError, TypeError, OverflowError) as error:
+    except UnicodeDecodeError as error:
+        raise InputError(f"{prompt} is not a prompt file: it is not UTF-8 text") from error
+    except (ValidationError, TemplateError) as error:
+        reason = misfit_of(error) if isinstance(error, ValidationError) else str(error)
+        reason = reason.replace("Value error, ", "")
         raise InputError(
-            f"{prompt} cannot be used: {error}; mend it, or write it again with `schemax fit`"
+            f"{prompt} cannot be used: {reason}; mend it, or write it again with `schemax fit`"
         ) from error
+    return PromptFile(**written, source=str(prompt))
 
 
 def write_prompt_file(prompt: PromptFile, path: Path) -> None:
-    """Writes what `read_prompt_file` reads. The file is there whole, or as it was before."""
+    """Writes a file for `read_prompt_file`, in one step: a failure leaves the old file."""
     written = {
         "template": prompt.template,
         "format": prompt.format,
         "decoding": prompt.decoding and decoding_name(prompt.decoding),
         "calibration": prompt.calibration and asdict(prompt.calibration),
-        "demonstrations": [asdict(one) for one in prompt.demonstrations],
+        "demonstrations": [asdict(item) for item in prompt.demonstrations],
     }
     scratch = path.with_name(f"_{path.name}.tmp")
     scratch.write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", "utf-8")
     scratch.replace(path)
-
-
-def _prompt_file(written: Any, source: str) -> PromptFile:
-    """Reads a prompt file. Raises ValueError and TypeError, which name the key."""
-    if not isinstance(written, dict):
-        raise ValueError(f"expected an object with {', '.join(_KEYS)}")
-    _check_keys("", written, _KEYS)
-    shown = written.get("demonstrations", [])
-    if not isinstance(shown, list):
-        raise ValueError("demonstrations: expected a list of annotated documents")
-    template = _text("template", written.get("template"))
-    if template is not None and "\n" not in template:
-        template += "\n"  # else it could be taken for the name or the path of another one
-    if template is not None:
-        try:
-            load_template(template)
-        except TemplateError as error:  # which begins with "template"
-            raise ValueError(str(error)) from error
-    if (format := _text("format", written.get("format"))) is not None:
-        try:
-            get_format(format)
-        except ValueError as error:
-            raise ValueError(f"format: {error}") from error
-    return PromptFile(
-        template=template,
-        format=format,
-        decoding=_decoding(written.get("decoding")),
-        demonstrations=tuple(_demonstration(place, one) for place, one in enumerate(shown)),
-        calibration=_calibration(written.get("calibration")),
-        source=source,
-    )
-
-
-def _decoding(written: Any) -> DecodingConfig | None:
-    if (name := _text("decoding", written)) is None:
-        return None
-    try:
-        return resolve_decoding(name)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"decoding: {error}") from error
-
-
-def _calibration(written: Any) -> Calibration | None:
-    if written is None:
-        return None
-    if not isinstance(written, dict):
-        raise ValueError("calibration: expected an object")
-    _check_keys("calibration: ", written, [one.name for one in fields(Calibration)])
-    try:
-        return Calibration(**written)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"calibration: {error}") from error
-
-
-def _demonstration(place: int, written: Any) -> Demonstration:
-    where = f"demonstrations[{place}]"
-    names = [one.name for one in fields(Demonstration)]
-    if not isinstance(written, dict):
-        raise ValueError(f"{where}: expected an object with {', '.join(names)}")
-    _check_keys(f"{where}: ", written, names)
-    attributes = written.get("attributes")
-    if not isinstance(attributes, dict):
-        raise ValueError(f"{where}.attributes: expected an object")
-    category, text = (_text(f"{where}.{key}", written.get(key)) for key in ("category", "text"))
-    if category is None or text is None:
-        raise ValueError(f"{where}.{'text' if category is not None else 'category'} is missing")
-    return Demonstration(category, text, attributes)
-
-
-def _check_keys(where: str, written: Mapping[str, Any], known: Sequence[str]) -> None:
-    # A key that is misspelt would be left out without a word.
-    if strange := [key for key in written if key not in known]:
-        raise ValueError(f"{where}unknown key {strange[0]!r}; known are {', '.join(known)}")
-
-
-def _text(key: str, value: Any) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"{key}: expected text, not {value!r:.40}")
-    return value

@@ -3,27 +3,85 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import exp, isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from schemax.attributes import Attribute
 from schemax.base.calibration import Calibration, per_item
 from schemax.compiler import CompiledSchema
-from schemax.compiler.byte_codec import ByteCodec
-from schemax.compiler.slot_specs import is_typed
+from schemax.compiler.choices import Branches, Choices
+from schemax.compiler.slot_specs import Fields
+from schemax.compiler.tokenizer import ByteCodec
 from schemax.extraction.documents import Document
-from schemax.extraction.slot_kinds import SlotKind, kinds_of
 from schemax.formats import DocumentKey, OutputFormat
 from schemax.results import Extraction, FieldError, SlotText, build
-from schemax.results.confidence import distribution, mean_probability, tree_of
-from schemax.results.fields import part_of
+from schemax.results.fields import field_tree_of, part_of
 from schemax.results.list_results import with_items
 from schemax.results.repairs import refusals, settled
 from schemax.runtime.sampling.loops import run_at_end
 from schemax.servers.extraction import DeclarationCodec, read_slots
 from schemax.tokens import SlotOutput
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotKind:
+    """The kind of a slot, known before a document is read.
+
+    choices: the attribute's choices, if decoding keeps to them.
+    branches: the slots that follow a choice.
+    optional: whether the field may go without a value.
+    is_list: whether the slot holds all items of a list.
+    items: the kinds of an item's slots, for a count.
+    """
+
+    is_typed: bool
+    is_list: bool
+    choices: Choices | None
+    optional: bool
+    items: tuple[SlotKind, ...] | None
+    branches: Branches | None = None
+
+
+@lru_cache(maxsize=128)
+def kinds_of(compiled: CompiledSchema) -> tuple[SlotKind, ...]:
+    """(N,) kinds of slots. A field that a nested model requires is not optional, since its null
+    would cost the values beside it."""
+    leaves = field_tree_of(compiled.schema).leaves
+    optional = [
+        bool(leaves[a.path].when_null) and a.may_be_null and not a.two_phase
+        for a in compiled.attributes
+    ]
+    assert compiled.fields is not None  # else the model writes the keys
+    return _kinds_of(compiled.fields, optional)
+
+
+def _kinds_of(fields: Fields, optional: Sequence[bool]) -> tuple[SlotKind, ...]:
+    return tuple(
+        SlotKind(
+            is_typed=segment.attribute.is_typed,
+            is_list=segment.attribute.is_list,
+            choices=choices,
+            optional=is_optional,
+            items=None if items is None else _kinds_of_items(segment.declared, items),
+            branches=spec.follow_ups if isinstance(spec.follow_ups, Branches) else None,
+        )
+        for segment, choices, spec, items, is_optional in zip(
+            fields.segments, fields.choices, fields.specs, fields.items, optional, strict=True
+        )
+    )
+
+
+def _kinds_of_items(attribute: Attribute, items: Fields) -> tuple[SlotKind, ...]:
+    """The kinds of an item's slots; an item that is no model is optional if the list may shrink."""
+    if attribute.fields:
+        optional = [leaf.omittable and not leaf.two_phase for leaf in attribute.fields]
+    else:
+        optional = [attribute.num_items[0] == 0]
+    return _kinds_of(items, optional)
+
 
 if TYPE_CHECKING:
     from schemax.runtime.slots.outputs import DocumentOutput
@@ -35,7 +93,7 @@ def read_out(
     compiled: CompiledSchema,
     calibration: Calibration,
 ) -> Extraction[Any]:
-    """An extraction of a document that was run: every slot's text, its value, the instance."""
+    """The extraction of a document from the runtime's output."""
     slots: Sequence[SlotText | None]
     nothing: tuple[FieldError, ...] = ()
     if isinstance(compiled.codec, DeclarationCodec):
@@ -55,18 +113,9 @@ def read_out(
     if compiled.decoding.max_repairs:
         refused = partial(_refusals, document, compiled)
         slots = settled(compiled.attributes, slots, refused, _null_text(compiled.format))
-    found = build(
-        compiled.schema,
-        compiled.attributes,
-        slots,
-        compiled.format,
-        index=document.index,
-        document_id=document.id,
-        steps=output.steps,
-        texts=document.texts,
-        prompt=prompt_of(compiled),
-    )
-    return replace(found, errors=(*nothing, *found.errors)) if nothing else found
+    own = compiled.schema, compiled.attributes
+    extraction = _extraction(document, compiled, *own, slots, output.steps)
+    return replace(extraction, errors=(*nothing, *extraction.errors)) if nothing else extraction
 
 
 @lru_cache(maxsize=128)
@@ -82,22 +131,36 @@ def read_part(
     compiled: CompiledSchema,
     calibration: Calibration,
 ) -> Extraction[Any] | None:
-    """Reads one of the schema's own fields before the others are done; None while it is not done.
+    """Reads a top-level field before other fields are done; None until its slots are done.
 
-    slots: those that are done, by place. Validators that see the whole instance have not seen it.
+    slots: the finished slots, by place. Validators of the whole instance have not run.
     """
     places = [n for n, item in enumerate(compiled.attributes) if item.path[0] == name]
     if not places or not slots.keys() >= set(places):
         return None
     kinds = kinds_of(compiled)
     schema: Any = compiled.schema
+    attributes = [compiled.attributes[n] for n in places]
+    texts = [_slot_text(slots[n], kinds[n], compiled, calibration) for n in places]
+    return _extraction(document, compiled, part_of(schema, name), attributes, texts)
+
+
+def _extraction(
+    document: Document,
+    compiled: CompiledSchema,
+    schema: type[Any],
+    attributes: Sequence[Attribute],
+    slots: Sequence[SlotText | None],
+    steps: int = 0,
+) -> Extraction[Any]:
     return build(
-        part_of(schema, name),
-        [compiled.attributes[n] for n in places],
-        [_slot_text(slots[n], kinds[n], compiled, calibration) for n in places],
+        schema,
+        attributes,
+        slots,
         compiled.format,
         index=document.index,
         document_id=document.id,
+        steps=steps,
         texts=document.texts,
         prompt=prompt_of(compiled),
     )
@@ -116,8 +179,8 @@ def review(
 def _refusals(
     document: Document, compiled: CompiledSchema, slots: Sequence[SlotText | None]
 ) -> dict[tuple[str, ...], str]:
-    asked = compiled.schema, compiled.attributes
-    return refusals(*asked, slots, compiled.format, document.texts)
+    own = compiled.schema, compiled.attributes
+    return refusals(*own, slots, compiled.format, document.texts)
 
 
 def _slot_texts(
@@ -129,15 +192,9 @@ def _slot_texts(
 
 def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
     raw, complete = compiled.decode_slot(slot.ids)
-    return SlotText(
-        raw, slot.finish_reason, len(slot.ids), complete, is_loop=_is_loop(slot, complete)
-    )
-
-
-def _is_loop(slot: SlotOutput, complete: bool) -> bool:
-    """True if a value that was cut off ends in a loop."""
-    is_cut = slot.finish_reason == "length" and not complete
-    return is_cut and run_at_end(slot.ids) is not None
+    text = SlotText(raw, slot.finish_reason, len(slot.ids), complete)
+    is_loop = text.is_cut and run_at_end(slot.ids) is not None
+    return replace(text, is_loop=True) if is_loop else text
 
 
 def _slot_text(
@@ -148,13 +205,13 @@ def _slot_text(
         again = _slot_text(slot.repaired, kind, compiled, calibration)
         return replace(first, repaired=again)
     if kind.branches is not None and (free_text := slot.free_text) is not None:
-        # Written by a model that would rather not have kept to the choices.
+        # The model preferred a text that is no choice.
         free = replace(kind, is_typed=False, choices=None)
         text = _slot_text(free_text, free, compiled, calibration)
         named = kind.branches.named(text.raw, compiled.format)
         if text.complete and named is not None:
             return replace(text, tokens=len(slot.ids) + text.tokens)
-    raw, complete = compiled.decode_slot(slot.ids)
+    plain = _plain_text(slot, compiled)
     items = None
     if kind.items is not None:
         width = len(kind.items)
@@ -163,8 +220,8 @@ def _slot_text(
             for place, child in enumerate(slot.items)
         ]
         items = tuple(tuple(inner[at : at + width]) for at in range(0, len(inner), width))
-    if not slot.logprobs:  # of a server that does not tell them
-        return replace(_plain_text(slot, compiled), items=items)
+    if not slot.logprobs:  # a server without probabilities
+        return replace(plain, items=items)
     legal_at_start, legal = map(exp, slot.legal_logprobs)
     probability = exp(sum(slot.logprobs))
     confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
@@ -174,40 +231,36 @@ def _slot_text(
         alternatives = distribution(choices.values, left_behind, tree_of(slot))
         chosen = choices.left_by(compiled.codec, slot.ids)
         if len(chosen) == 1:
-            # Over all ways to cut it into tokens, not just the one that was written.
+            # The sum over all ways to cut the choice into tokens.
             confidence = probability = alternatives[chosen[0]]
     if kind.is_typed:
-        # Among what the type allows, so far; what it forbids the model may have thought likelier.
+        # Relative to all texts; so far, relative to texts that the type allows.
         confidence, probability = confidence * legal, probability * legal
     left_out = False
-    if raw.strip() != _null_text(compiled.format):
-        # A null is no value: neither a mistake about one nor a threshold says anything of it.
+    if plain.raw.strip() != _null_text(compiled.format):
+        # Null is no value, so neither calibration nor the threshold applies.
         confidence = calibration.confidence(confidence)
         least = compiled.decoding.min_probability
         least = calibration.min_probability if least is None else least
         left_out = kind.optional and probability < least
         if left_out and kind.is_list:
-            left_out = per_item(probability, _num_items(raw, compiled.format)) < least
+            left_out = per_item(probability, _num_items(plain.raw, compiled.format)) < least
     null = slot.null_logprob
-    return SlotText(
-        raw,
-        slot.finish_reason,
-        len(slot.ids),
-        complete,
-        confidence,
-        probability,
-        None if null is None else exp(null),
-        legal,
-        legal_at_start,
-        alternatives,
-        left_out,
-        items,
-        is_loop=_is_loop(slot, complete),
+    return replace(
+        plain,
+        confidence=confidence,
+        probability=probability,
+        null_probability=None if null is None else exp(null),
+        legal_probability=legal,
+        legal_at_start=legal_at_start,
+        alternatives=alternatives,
+        left_out=left_out,
+        items=items,
     )
 
 
 def _num_items(raw: str, output_format: OutputFormat) -> int:
-    """Counts the items of a list that is one literal; 1 where it cannot be read."""
+    """Counts the items of a list that is one literal; 1 for a literal that cannot be read."""
     try:
         items = output_format.unescape(raw, is_list=True)
     except Exception:  # cut off; and a format may be the user's own
@@ -215,7 +268,6 @@ def _num_items(raw: str, output_format: OutputFormat) -> int:
     return len(items) if isinstance(items, list) else 1
 
 
-@lru_cache(maxsize=64)
 def _null_text(output_format: OutputFormat) -> str:
     return output_format.escape(None).strip()
 
@@ -233,18 +285,18 @@ def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[Sl
         count = compiled.decoding.documents_per_prompt
         heads = [(DocumentKey(str(place + 1)),) for place in range(count)]
     paths = [(*head, *item.labels) for head in heads for item in compiled.attributes]
-    found = compiled.format.parse(whole.raw, paths)
+    literals = compiled.format.parse(whole.raw, paths)
     cut = whole.finish_reason == "length" and not whole.complete
-    seen = "" if found else whole.raw
+    seen = "" if literals else whole.raw
     truncated = SlotText(seen, "length", whole.tokens, complete=False, is_loop=whole.is_loop)
     if cut:
         further = compiled.format.parse(f"{whole.raw}x", paths)
-        found = {path: text for path, text in found.items() if further.get(path) == text}
+        literals = {path: text for path, text in literals.items() if further.get(path) == text}
     width = len(compiled.attributes)
     return [
         (truncated if cut else None)
-        if path not in found
-        else SlotText(found[path], "stop", whole.tokens, complete=True)
+        if path not in literals
+        else SlotText(literals[path], "stop", whole.tokens, complete=True)
         for path in paths[document * width : (document + 1) * width]
     ]
 
@@ -252,9 +304,10 @@ def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[Sl
 def _told(
     slots: Sequence[SlotText | None], whole: SlotOutput, compiled: CompiledSchema
 ) -> Iterator[SlotText | None]:
-    """The fields of a chat's answer with their confidences, where they are found in it.
+    """The fields of a chat's answer, with confidences if the answer holds their literals.
 
-    whole: its bytes, with the log-probability of a token at its first one, NaN at the others.
+    whole: the answer's bytes; the log-probability of a token stands at its first byte, NaN at its
+        other bytes.
     """
     text, place = bytes(whole.ids), 0
     for slot, attribute in zip(slots, compiled.attributes, strict=True):
@@ -265,15 +318,75 @@ def _told(
             yield slot
             continue
         place = start + len(literal)
-        # The token that the literal begins in may begin before it.
+        # The literal's first token may begin before the literal.
         while isnan(whole.logprobs[start]) and start:
             start -= 1
-        told = [value for value in whole.logprobs[start:place] if not isnan(value)]
-        probability = exp(sum(told))
-        is_sure = is_typed(attribute)
+        logprobs = [value for value in whole.logprobs[start:place] if not isnan(value)]
+        probability = exp(sum(logprobs))
+        is_sure = attribute.is_typed
         yield replace(
             slot,
-            confidence=probability if is_sure else mean_probability(told),
+            confidence=probability if is_sure else mean_probability(logprobs),
             probability=probability,
-            tokens=len(told),
+            tokens=len(logprobs),
         )
+
+
+Ids: TypeAlias = tuple[int, ...]
+
+_NOTHING = -1  # the token before the first token
+_SURE = (1.0,)
+
+Fork: TypeAlias = tuple[Sequence[int], Sequence[float], dict[int, "Fork"]]
+"""The possible next tokens, their probabilities, and the known forks behind some of the tokens."""
+
+
+def mean_probability(logprobs: Sequence[float]) -> float:
+    """The geometric mean of the probabilities of a value's tokens."""
+    return exp(sum(logprobs) / len(logprobs))
+
+
+def tree_of(output: SlotOutput) -> Fork:
+    """The tree of known alternatives of a slot, from its own output and its branches."""
+    top: dict[int, Fork] = {}
+    outputs = [output]
+    while outputs:
+        output = outputs.pop()
+        choices = {step.step: step for step in output.alternatives}
+        onward, before = top, _NOTHING
+        for place, token in enumerate(output.ids):
+            # A branch does not replace the alternatives before it that are known already.
+            if before not in onward:
+                step = choices.get(place)
+                known = (step.ids, step.probabilities) if step else ((token,), _SURE)
+                onward[before] = (*known, {})
+            onward, before = onward[before][2], token
+        outputs += output.branches
+    return top[_NOTHING]
+
+
+def distribution(
+    values: Sequence[Any],
+    left_behind: Callable[[Ids], Mapping[int, Sequence[Any]]],
+    root: Fork,
+) -> dict[Any, float]:
+    """The probability of every value: the sum over all paths from the root to the value.
+
+    left_behind: written tokens -> the values still possible behind each next token; they share the
+        token's probability equally where no fork is known.
+    """
+    if len(values) == 1:
+        return {values[0]: 1.0}
+    probabilities = dict.fromkeys(values, 0.0)
+    ways: list[tuple[Ids, Fork, float]] = [((), root, 1.0)]
+    while ways:
+        written, (tokens, shares, onward), probability = ways.pop()
+        left = left_behind(written) if len(onward) < len(tokens) else {}
+        for token, share in zip(tokens, shares, strict=True):
+            if token in onward:
+                ways.append(((*written, token), onward[token], probability * share))
+                continue
+            reached = left[token]
+            for value in reached:
+                probabilities[value] += probability * share / len(reached)
+    return probabilities

@@ -19,7 +19,7 @@ from schemax.reading.cldr import check_language
 
 
 def _plain(values: Any) -> Any:
-    """An instance, or a mapping, as JSON has it."""
+    """An instance or a mapping in JSON types."""
     if isinstance(values, BaseModel):
         return values.model_dump(mode="json", exclude_unset=True)
     return to_jsonable_python(values)
@@ -73,8 +73,8 @@ class AttrSchema(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        # Every build of the class passes here with its annotations resolved, also those that had
-        # to wait for a class defined later; earlier hooks see them as strings.
+        # Every build of the class passes here with its annotations resolved, also a build that
+        # waited for a class defined later; earlier hooks see strings.
         if not cls.__pydantic_fields_complete__:
             cls.model_rebuild(raise_errors=False, _types_namespace={})
         for field in cls.__pydantic_fields__.values():
@@ -99,7 +99,7 @@ class AttrSchema(BaseModel):
             ]
         resolved = handler.resolve_ref_schema(document)
         resolved.update(named)
-        # Pydantic invents titles; one that nobody chose must not become what the model is shown.
+        # Pydantic invents titles; the model must not be shown an invented title.
         shown = resolved.get("properties", {})
         for name, field in cls.model_fields.items():
             if field.title is None:
@@ -112,7 +112,7 @@ class AttrSchema(BaseModel):
 
     @classmethod
     def extract(cls, products: Iterable[str | Mapping[str, Any]], **options: Any) -> list[Self]:
-        """Read these attributes from every product; `options` are those of `schemax.extract`.
+        """Reads these attributes from every product; `options` are those of `schemax.extract`.
 
         Raises what `schemax.extract` raises.
         """
@@ -133,6 +133,6 @@ class AttrSchema(BaseModel):
         """A class from a JSON Schema document, given as a mapping or as JSON text.
 
         `name` overrides the class name, which is otherwise made of the document's title.
-        Raises SchemaError, naming the property, for what cannot be declared.
+        Raises SchemaError, naming the property, for a property that cannot be declared.
         """
         return build_model(document, base=cls, nested_base=AttrSchema, name=name)

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 from schemax.attributes import Attribute
 from schemax.base.messages import counted
-from schemax.compiler.list_slots import limits_of
 from schemax.errors import InputError
 
 Label: TypeAlias = str | None | tuple[str | None, ...]
@@ -88,7 +87,7 @@ def items_of(attribute: Attribute, value: Stated) -> Stated:
     elif isinstance(value, Mapping):
         items = _pairs(value) if attribute.is_mapping else [value]
     rows = [_row(attribute, item) if attribute.fields else _scalar(item) for item in items or ()]
-    most = limits_of(attribute)[1]
+    most = attribute.num_items[1]
     if attribute.two_phase and len(rows) > most:
         raise ValueError(
             f"{counted(len(rows), 'item')}, and {most} can be read; declare a larger max_length"

@@ -84,20 +84,20 @@ def columns_of(schemas: Schemas) -> tuple[Column, ...]:
     Raises SchemaError for a schema that cannot be declared, and for schemas that differ in a
     field's type.
     """
-    found: dict[str, tuple[Model, Column]] = {}
+    by_name: dict[str, tuple[Model, Column]] = {}
     for schema in named_schemas(schemas).values():
         for column in _columns(schema, ()):
-            other, known = found.setdefault(column.name, (schema, column))
+            first_schema, known = by_name.setdefault(column.name, (schema, column))
             try:
-                found[column.name] = other, _merged(known, column)
+                by_name[column.name] = first_schema, _merged(known, column)
             except ValueError as error:
                 raise SchemaError(
                     schema.__name__,
                     column.name,
-                    f"cannot share a column with {other.__name__}.{column.name}: {error}; write "
-                    "JSON Lines, or one table per category",
+                    f"cannot share a column with {first_schema.__name__}.{column.name}: {error}; "
+                    "write JSON Lines, or one table per category",
                 ) from None
-    return tuple(column for _, column in found.values())
+    return tuple(column for _, column in by_name.values())
 
 
 def _columns(model: Model, around: tuple[Model, ...]) -> tuple[Column, ...]:
@@ -119,13 +119,13 @@ def _columns(model: Model, around: tuple[Model, ...]) -> tuple[Column, ...]:
 
 def _columns_of_kinds(models: Sequence[Model], around: tuple[Model, ...]) -> tuple[Column, ...]:
     """The columns of a union: the fields of all models, as JSON if models differ in the type."""
-    found: dict[str, Column] = {}
+    by_name: dict[str, Column] = {}
     for column in (column for model in models for column in _columns(model, around)):
         try:
-            found[column.name] = _merged(found.get(column.name, column), column)
+            by_name[column.name] = _merged(by_name.get(column.name, column), column)
         except ValueError:
-            found[column.name] = Column(column.name, "json")
-    return tuple(found.values())
+            by_name[column.name] = Column(column.name, "json")
+    return tuple(by_name.values())
 
 
 def _column(name: str, annotation: Any, around: tuple[Model, ...]) -> Column:
@@ -141,15 +141,15 @@ def _column(name: str, annotation: Any, around: tuple[Model, ...]) -> Column:
 
 
 def _column_of(name: str, annotation: Any, shape: FieldType, around: tuple[Model, ...]) -> Column:
-    bare = [annotation_of(fields_of(one)["root"]) for one in shape.models if is_bare(one)]
+    bare = [annotation_of(fields_of(model)["root"]) for model in shape.models if is_bare(model)]
     if shape.models and not bare:
         return Column(
             name, "struct", shape.is_list, children=_columns_of_kinds(shape.models, around)
         )
     if shape.kind == "union" or bare:
         members = [shape, *shape.members, *map(field_type_of, bare)]
-        members += (inner for one in members for inner in one.members)
-        is_text = any(one.is_text and not one.is_list for one in members)
+        members += (inner for member in members for inner in member.members)
+        is_text = any(member.is_text and not member.is_list for member in members)
         return Column(name, "string" if is_text else "json", shape.is_list)
     if shape.kind == "enum":
         return _choice(name, shape)
@@ -165,9 +165,9 @@ def _choice(name: str, shape: FieldType) -> Column:
     kinds = {type(value) for value in values}
     kind = float if kinds == {int, float} else kinds.pop() if len(kinds) == 1 else None
     plain: dict[Any, Type] = {str: "choice", bool: "boolean", int: "integer", float: "number"}
-    found = plain.get(kind, "json")
-    choices = tuple(dict.fromkeys(values)) if found == "choice" else ()
-    return Column(name, found, shape.is_list, choices=choices)
+    column_type = plain.get(kind, "json")
+    choices = tuple(dict.fromkeys(values)) if column_type == "choice" else ()
+    return Column(name, column_type, shape.is_list, choices=choices)
 
 
 def _digits(shape: FieldType) -> tuple[int, int]:
@@ -185,26 +185,26 @@ def _mentions(annotation: Any, wanted: type) -> bool:
     return annotation is wanted or any(_mentions(part, wanted) for part in parts)
 
 
-def _merged(one: Column, other: Column) -> Column:
+def _merged(first: Column, second: Column) -> Column:
     """A column for the values of both. Raises ValueError if none holds them."""
-    if (one.type, one.is_list, one.digits) != (other.type, other.is_list, other.digits):
-        said = (f"{'list of ' * it.is_list}{it.type}" for it in (one, other))
-        raise ValueError(f"one is {', the other '.join(said)}")
-    children = {child.name: child for child in one.children}
-    for child in other.children:
+    if (first.type, first.is_list, first.digits) != (second.type, second.is_list, second.digits):
+        descriptions = (f"{'list of ' * column.is_list}{column.type}" for column in (first, second))
+        raise ValueError(f"one is {', the other '.join(descriptions)}")
+    children = {child.name: child for child in first.children}
+    for child in second.children:
         children[child.name] = _merged(children.get(child.name, child), child)
-    choices = tuple(dict.fromkeys((*one.choices, *other.choices)))
-    return replace(one, choices=choices, children=tuple(children.values()))
+    choices = tuple(dict.fromkeys((*first.choices, *second.choices)))
+    return replace(first, choices=choices, children=tuple(children.values()))
 
 
 def leaves(columns: Iterable[Column], path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """The paths of all columns that hold values; structs are flattened."""
-    found = []
+    paths = []
     for column in columns:
         here = (*path, column.name)
         is_struct = column.type == "struct" and not column.is_list
-        found += leaves(column.children, here) if is_struct else [here]
-    return found
+        paths += leaves(column.children, here) if is_struct else [here]
+    return paths
 
 
 def at(value: Any, path: Sequence[str]) -> Any:

@@ -10,18 +10,23 @@ from typing import Any, Unpack
 
 from schemax.base.messages import track
 from schemax.errors import InputError
-from schemax.extraction.calls import Options
-from schemax.extraction.documents import RecordFields
+from schemax.extraction.documents import Options, RecordFields
 from schemax.extraction.extractor import Extractor, loaded
-from schemax.io.arrow import plain_schema, record_batch
-from schemax.io.arrow_in import as_record, batch_records, holds_times, projected, read_cells
+from schemax.io.arrow import (
+    as_record,
+    batch_records,
+    holds_times,
+    plain_schema,
+    projected,
+    read_cells,
+    record_batch,
+)
+from schemax.io.checkpoint import PART_ROWS
 from schemax.io.columns import Schemas
 from schemax.io.input_columns import checked_frame
 from schemax.io.records import Record, check_names
-from schemax.io.resumable import PART_ROWS
-from schemax.io.rows import Details, RowForm
+from schemax.io.rows import Details, RowForm, in_order
 from schemax.io.storage import optional
-from schemax.io.stream import in_order
 
 _BATCH = 1024
 _KINDS = (
@@ -85,8 +90,10 @@ def extract_frame(
     if extractor is None:
         extractor = Extractor.default() if model is None else loaded(str(model))
     if name == "RecordBatchReader":
-        one = partial(extract_frame, schema=schema, extractor=extractor, details=details, keep=keep)
-        return _while_read(frame, partial(one, **options), show_progress)
+        read = partial(
+            extract_frame, schema=schema, extractor=extractor, details=details, keep=keep
+        )
+        return _while_read(frame, partial(read, **options), show_progress)
     if kind == "duckdb":
         frame, kind = pyarrow.table(frame), "pyarrow"
     extract = partial(extractor.stream, schema=schema, **options)
@@ -95,32 +102,32 @@ def extract_frame(
         rows = track(rows, total=len(frame), unit="rows")
     cells = (table.cells(row) for _, row in rows)
     gathered = iter(lambda: list(islice(cells, _BATCH)), [])
-    batches = [record_batch(table.results, some) for some in gathered]
+    batches = [record_batch(table.results, rows_of_batch) for rows_of_batch in gathered]
     # At least one batch: `datasets` cannot cast a table without batches.
-    found = pyarrow.Table.from_batches(batches or [record_batch(table.results, [])])
-    return _in_kind(found, frame, kind, keep)
+    results = pyarrow.Table.from_batches(batches or [record_batch(table.results, [])])
+    return _in_kind(results, frame, kind, keep)
 
 
-def _in_kind(found: Any, frame: Any, kind: str, keep: list[str]) -> Any:
+def _in_kind(results: Any, frame: Any, kind: str, keep: list[str]) -> Any:
     """The results as a frame of the same kind, with the kept columns in front."""
     if kind == "pyarrow":
         kept = frame.select(keep)
-        schema = optional("pyarrow", "extract_frame").schema([*kept.schema, *found.schema])
+        schema = optional("pyarrow", "extract_frame").schema([*kept.schema, *results.schema])
         if hasattr(frame, "to_batches"):
-            return found.from_arrays([*kept.columns, *found.columns], schema=schema)
-        columns = [column.combine_chunks() for column in found.columns]
+            return results.from_arrays([*kept.columns, *results.columns], schema=schema)
+        columns = [column.combine_chunks() for column in results.columns]
         return kept.from_arrays([*kept.columns, *columns], schema=schema)
     module = optional(kind, "extract_frame")
     if kind == "datasets":
         # Choices become strings, the type that `features` states for dictionaries, too.
-        data = module.Dataset(found.cast(plain_schema(found.schema)))
+        data = module.Dataset(results.cast(plain_schema(results.schema)))
         parts = [frame.with_format(None).select_columns(keep), data]
         return module.concatenate_datasets(parts, axis=1) if keep else data
     if kind == "polars":
-        results = module.from_arrow(found)
-        return frame.select(keep).hstack(results) if keep else results
-    results = _to_pandas(found).set_index(frame.index)
-    return module.concat([frame[keep], results], axis=1) if keep else results
+        data = module.from_arrow(results)
+        return frame.select(keep).hstack(data) if keep else data
+    data = _to_pandas(results).set_index(frame.index)
+    return module.concat([frame[keep], data], axis=1) if keep else data
 
 
 def _column_names(frame: Any, kind: str) -> list[str]:
@@ -156,16 +163,16 @@ def records_of(frame: Any, kind: str, wanted: tuple[str, ...] | None) -> Iterato
         yield from records_of_dataset(frame, names or frame.format["columns"])
     else:
         there = _column_names(frame, kind)
-        some = frame.select(projected(wanted, there) or there)
-        yield from batch_records(some.to_arrow() if kind == "polars" else some)
+        columns = frame.select(projected(wanted, there) or there)
+        yield from batch_records(columns.to_arrow() if kind == "polars" else columns)
 
 
 def _records_of_pandas(frame: Any) -> Iterator[Record]:
     names = [str(name) for name in frame.columns]
     for at in range(0, len(frame), _BATCH):
-        some = frame.iloc[at : at + _BATCH]
-        columns = [_cells_of_pandas(some.iloc[:, place]) for place in range(len(names))]
-        for row in range(len(some)):
+        part = frame.iloc[at : at + _BATCH]
+        columns = [_cells_of_pandas(part.iloc[:, place]) for place in range(len(names))]
+        for row in range(len(part)):
             yield as_record(names, [cells[row] for cells in columns])
 
 
@@ -180,9 +187,10 @@ def _cells_of_pandas(series: Any) -> list[Any]:
 def records_of_dataset(data: Any, names: Sequence[str]) -> Iterator[Record]:
     """Yields records through Arrow, whatever the data set's format, so that no image is decoded."""
     data = data.with_format("arrow").select_columns(names)
-    labels = {name: found for name, one in data.features.items() if (found := _label(one))}
-    for some in data.iter(_BATCH):
-        for record in batch_records(some):
+    features = {name: _label(feature) for name, feature in data.features.items()}
+    labels = {name: label for name, label in features.items() if label}
+    for batch in data.iter(_BATCH):
+        for record in batch_records(batch):
             if isinstance(record, dict):
                 record |= {name: _named(record[name], label) for name, label in labels.items()}
             yield record

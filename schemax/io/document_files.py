@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
-from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+import zipfile
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import lookup as codec
+from collections.abc import Iterator
+from io import BytesIO
 from typing import Any, BinaryIO
 
 from schemax.base.messages import reason_of
 from schemax.errors import InputError
 from schemax.extraction.documents import MOST_CHARACTERS
-from schemax.io.docx import read_docx
-from schemax.io.html import decoded, read_html
 from schemax.io.pdf import read_pdf
 from schemax.io.records import Record, Unreadable
 from schemax.io.storage import optional, suffixes
-from schemax.results.file_text import FileText
+from schemax.results.file_text import FileText, tidied
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +33,10 @@ _OTHERS = (
     *(".png", ".jpg", ".jpeg", ".tif", ".tiff", ".gif", ".bmp", ".webp"),
     *(".doc", ".rtf", ".odt", ".pptx", ".eml", ".msg"),
 )
-SUFFIXES = (*_PDF, *_DOCX, *_HTML, *_TEXT, *_OTHERS)
+READ = (*_PDF, *_DOCX, *_HTML, *_TEXT)
+"""The suffixes of documents that can be read."""
+
+SUFFIXES = (*READ, *_OTHERS)
 
 _HEAD = 1024
 _BEGINNING_OF_HTML = re.compile(
@@ -57,48 +59,6 @@ def check_packages(name: str) -> None:
     for known, package in ((_PDF, "pypdfium2"), (_DOCX, "docx"), (_HTML, "selectolax.lexbor")):
         if suffix in known:
             optional(package, f"a {suffix} file", "files")
-
-
-def load_document(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads a PDF, DOCX, HTML or text file for `extract`: {"id": path, "text": its text}.
-
-    path: a path, or an address such as s3://bucket/invoice.pdf. The file's first bytes decide its
-    kind, not its name. Spans in the text have locations (page and boxes, or paragraph).
-
-    Raises InputError for a file that cannot be read, or has no text.
-    """
-    from schemax.io.readers import read_file
-
-    with closing(read_file(os.fspath(path))) as records:
-        record = next(records) if is_document(os.fspath(path)) else None
-    if isinstance(record, InputError):
-        raise record
-    if not isinstance(record, dict):
-        raise InputError(f"cannot read {os.fspath(path)}: it is no document ({' '.join(_READ)})")
-    return record
-
-
-_READ = (*_PDF, *_DOCX, *_HTML, *_TEXT)
-
-
-def load_documents(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-) -> Iterator[Record]:
-    """Yields the documents of paths, addresses, folders and patterns ("inbox/*.pdf").
-
-    A document is read as by `load_document`. In the place of an unreadable one comes the
-    InputError, which `extract` and `Extractor.stream` turn into a failed row.
-
-    Raises InputError for paths that match nothing, and for a file that is no document.
-    """
-    from schemax.io.readers import InputFiles
-
-    names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    source = InputFiles.of([os.fspath(name) for name in names])
-    for file in source.files:
-        if not is_document(file):
-            raise InputError(f"cannot read {file}: it is no document ({' '.join(_READ)})")
-    return (record for _, record in source.rows())
 
 
 def read_document(handle: BinaryIO, name: str) -> Record:
@@ -156,3 +116,186 @@ def _flowing(data: bytes, suffix: str) -> str:
     if suffix not in _TEXT:
         raise ValueError(f"it is no {suffix} file, but some text; name it .txt if it is a document")
     return decoded(data).replace("\r\n", "\n").replace("\r", "\n")
+
+
+_UNSEEN = frozenset(("script", "style", "template", "noscript", "svg", "math", "object", "iframe"))
+_INLINE = frozenset(
+    (
+        *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn"),
+        *("em", "font", "i", "img", "input", "ins", "kbd", "label", "mark", "nobr", "q", "s"),
+        *("samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "var"),
+        *("wbr", "ruby", "rb", "rt", "rp", "meta", "link", "base", "source", "picture"),
+    )
+)
+_SPACE = re.compile(r"\s+")
+_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
+
+
+def decoded(data: bytes, charset: str | None = None) -> str:
+    """Decodes text by its byte order mark, else as `charset`, else UTF-8, else Windows-1252."""
+    if data.startswith(BOM_UTF8):
+        return data.decode("utf-8-sig", "replace")
+    if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    if charset is not None:
+        return data.decode(charset, "replace")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace")
+
+
+def _charset(data: bytes) -> str | None:
+    """The text encoding that the page states; None if Python lacks it."""
+    if (match := _CHARSET.search(data, 0, 4096)) is None:
+        return None
+    try:
+        known = codec(match[1].decode())
+    except LookupError:
+        return None
+    name = {"iso8859-1": "cp1252", "ascii": "cp1252"}.get(known.name, known.name)
+    return name if known._is_text_encoding and not name.startswith("utf-16") else None
+
+
+def read_html(data: bytes) -> str:
+    """The text of a page: a line for every block and every row of a table, tabs between cells.
+
+    Nothing is loaded, and no script runs. Memory alone limits the depth.
+    """
+    parser = optional("selectolax.lexbor", "an HTML file", "files").LexborHTMLParser
+    page = parser(decoded(data, _charset(data)).replace("\0", ""))
+    pieces: list[str] = []
+    cells: list[bool] = []  # the open cells: whether each is alone in its row
+    pre = 0
+    node, is_end = page.root, False
+    while node is not None:
+        tag = node.tag
+        if tag == "-text":
+            text = node.text_content or ""
+            pieces.append(text if pre else _SPACE.sub(" ", text))
+        elif is_end or not _is_unseen(node, tag):
+            step = -1 if is_end else 1
+            if tag in ("td", "th"):
+                if is_end:
+                    cells.pop()
+                    pieces.append("\t")
+                else:
+                    cells.append(_is_alone(node))
+            elif tag in ("tr", "table"):
+                pieces.append("\n")
+            elif tag == "pre":
+                pre += step
+                pieces.append("\n")
+            elif tag not in _INLINE:
+                pieces.append("\n" if not cells or cells[-1] else " ")
+            if not is_end:
+                if (inner := node.first_child) is not None:
+                    node = inner
+                else:
+                    is_end = True
+                continue
+        if (beside := node.next) is not None:
+            node, is_end = beside, False
+        else:
+            node, is_end = node.parent, True
+    return tidied("".join(pieces))
+
+
+def _is_unseen(node: Any, tag: str) -> bool:
+    if tag in _UNSEEN or tag[:1] in "-!_#":
+        return tag != "-document"
+    attributes = node.attributes
+    return "hidden" in attributes or bool(_HIDDEN.search(attributes.get("style") or ""))
+
+
+def _is_alone(cell: Any) -> bool:
+    """True if a cell is alone in its row, as in tables that only lay out a page."""
+    return _neighbour(cell, "prev") is None and _neighbour(cell, "next") is None
+
+
+def _neighbour(cell: Any, direction: str) -> Any:
+    node = getattr(cell, direction)
+    while node is not None and node.tag not in ("td", "th"):
+        node = getattr(node, direction)
+    return node
+
+
+# Bounds of an unpacked file: the tree of XML takes some ten times its size in memory.
+_MOST_XML, _MOST_UNPACKED, _MOST_PARTS = 64 << 20, 512 << 20, 10_000
+
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_COPIES = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_SIGNS = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
+
+
+def read_docx(data: bytes) -> str:
+    """The text of a file: a line for every paragraph and every row of a table, tabs between cells.
+
+    Raises ValueError for a file that would take too much memory; any error of zipfile, lxml and
+    python-docx for a damaged one.
+    """
+    _check_size(data)
+    document = optional("docx", "a DOCX file", "files").Document(BytesIO(data))
+    return tidied("\n".join(_docx_text(root) for root in _roots(document)))
+
+
+def _check_size(data: bytes) -> None:
+    """Raises ValueError for too large sizes in the archive, which zipfile does not exceed."""
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        parts = archive.infolist()
+        xml = sum(part.file_size for part in parts if part.filename.endswith((".xml", ".rels")))
+        if xml > _MOST_XML or sum(part.file_size for part in parts) > _MOST_UNPACKED:
+            raise ValueError(
+                f"its parts are larger than what is unpacked ({_MOST_XML >> 20} MiB of text, "
+                f"{_MOST_UNPACKED >> 20} MiB in all)"
+            )
+        if len(parts) > _MOST_PARTS:
+            raise ValueError(f"it has {len(parts):,} parts, more than {_MOST_PARTS:,}")
+
+
+def _roots(document: Any) -> Iterator[Any]:
+    kinds = ("", "first_page_", "even_page_")
+    for end in ("header", "footer"):
+        for section in document.sections:
+            for kind in kinds:
+                part = getattr(section, f"{kind}{end}")
+                if not part.is_linked_to_previous:
+                    yield part._element
+        if end == "header":
+            yield document.element.body
+
+
+def _docx_text(root: Any) -> str:
+    from lxml import etree
+
+    pieces: list[str] = []
+    cells: list[bool] = []  # the open cells: whether each is alone in its row
+    walk = etree.iterwalk(root, events=("start", "end"))
+    for event, node in walk:
+        tag = node.tag
+        if event == "start":
+            if tag == _COPIES:
+                walk.skip_subtree()
+            elif tag == f"{_W}t":
+                pieces.append(node.text or "")
+            elif tag in _SIGNS:
+                # A tab within w:tabs is a setting.
+                is_text = node.getparent().tag == f"{_W}r"
+                pieces.append(_within(cells, _SIGNS[tag]) if is_text else "")
+            elif tag == f"{_W}tc":
+                around = (node.itersiblings(f"{_W}tc", preceding=side) for side in (True, False))
+                cells.append(not any(next(side, None) is not None for side in around))
+        elif tag == f"{_W}p":
+            pieces.append(_within(cells, "\n"))
+        elif tag == f"{_W}tc":
+            cells.pop()
+            pieces.append("\t")
+        elif tag == f"{_W}tr":
+            pieces.append("\n")
+    return "".join(pieces)
+
+
+def _within(cells: list[bool], sign: str) -> str:
+    """The sign, or a blank within one of several cells, where signs would split lines and cells."""
+    return sign if not cells or cells[-1] else " "

@@ -85,39 +85,39 @@ def estimate(source: InputFiles, task: Task, price_per_hour: float | None = None
         return
     rounds = _rounds(partial(task.stream, extractor), [record for record, _ in sample])
     timed = sum(number for number, _ in rounds)
-    low, high = (one * (rows - spared) for one in _seconds_per_row(rounds, look.blocks))
+    low, high = (value * (rows - spared) for value in _seconds_per_row(rounds, look.blocks))
     seconds = sum(spent for _, spent in rounds)
     yield f"speed: {timed / seconds:,.1f} documents/s, measured on {counted(timed, 'row')}"
     yield f"expected: {low / 3600:,.3g} to {high / 3600:,.3g} hours"
     if price_per_hour is not None:
-        costs = (f"{one / 3600 * price_per_hour:,.2f}" for one in (low, high))
+        costs = (f"{value / 3600 * price_per_hour:,.2f}" for value in (low, high))
         yield f"expected cost: {' to '.join(costs)}"
 
 
 def _look(source: InputFiles, task: Task) -> _Look:
     """Reads the input, for half a minute at most, and draws blocks with equal probability."""
-    found, drawn, texts = _Look(), random.Random(0), set[int]()
+    look, drawn, texts = _Look(), random.Random(0), set[int]()
     started = time.monotonic()
     with closing(source.rows()) as numbered:
         while block := [record for _, record in islice(numbered, _BLOCK)]:
             documents = list(read_documents(iter(block), task.shown))
             for document in documents:
-                found.duplicates.add(document.id)
+                look.duplicates.add(document.id)
                 key = hash((document.category, document.text))
-                found.repeats += document.text is not None and key in texts
+                look.repeats += document.text is not None and key in texts
                 texts.add(key)
-            number = found.rows // _BLOCK
-            found.rows += len(block)
+            number = look.rows // _BLOCK
+            look.rows += len(block)
             pairs = list(zip(block, documents, strict=True))
-            if len(found.blocks) < _MOST_BLOCKS:
-                found.blocks.append(pairs)
+            if len(look.blocks) < _MOST_BLOCKS:
+                look.blocks.append(pairs)
             elif (place := drawn.randrange(number + 1)) < _MOST_BLOCKS:
-                found.blocks[place] = pairs
+                look.blocks[place] = pairs
             if time.monotonic() - started > _MOST_SECONDS_READING:
-                found.all_of_them = next(numbered, None) is None
+                look.all_of_them = next(numbered, None) is None
                 break
-    drawn.shuffle(found.blocks)
-    return found
+    drawn.shuffle(look.blocks)
+    return look
 
 
 def _rounds(run: Any, sample: list[Record]) -> list[tuple[int, float]]:
@@ -130,12 +130,12 @@ def _rounds(run: Any, sample: list[Record]) -> list[tuple[int, float]]:
     rounds: list[tuple[int, float]] = []
     at, size, spent = 0, _FIRST_ROUND, 0.0
     while at < len(sample) and (spent < _SECONDS or (at < _ENOUGH and spent < _MOST_SECONDS)):
-        some = sample[at : at + size]
+        rows = sample[at : at + size]
         started = time.monotonic()
-        for _ in run(some):
+        for _ in run(rows):
             pass
-        rounds.append((len(some), max(1e-9, time.monotonic() - started)))
-        at, size, spent = at + len(some), 2 * size, spent + rounds[-1][1]
+        rounds.append((len(rows), max(1e-9, time.monotonic() - started)))
+        at, size, spent = at + len(rows), 2 * size, spent + rounds[-1][1]
     return rounds
 
 

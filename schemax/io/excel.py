@@ -15,8 +15,7 @@ from zipfile import BadZipFile
 from schemax.base.messages import counted
 from schemax.errors import InputError
 from schemax.io.columns import cell_text
-from schemax.io.csv_in import check_header
-from schemax.io.records import Record
+from schemax.io.records import Record, check_header
 from schemax.io.storage import optional
 from schemax.io.table_schema import TableSchema
 

@@ -19,11 +19,11 @@ from pydantic_core import to_jsonable_python
 from schemax.attributes import asked_fields, compile_attributes
 from schemax.attributes.annotations import annotation_of, field_type_of
 from schemax.attributes.classes import reader_of
+from schemax.attributes.examples import FewShotExamples
 from schemax.base.calibration import FILE as CALIBRATION
 from schemax.base.calibration import Calibration
 from schemax.base.trained import FILE as TRAINED
 from schemax.compiler import as_codec
-from schemax.compiler.few_shot import FewShotExamples
 from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
 from schemax.extraction.prompt_file import PromptFile
@@ -68,11 +68,11 @@ def of_schemas(schemas: Schemas) -> dict[str, Any]:
     """
     named = named_schemas(schemas)
     digests = {schema: _of_schema(schema) for schema in set(named.values())}
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, schema in named.items():
-        found[f"schema {name}".strip()] = digests[schema]
-        found[f"{_OUTLINE} {name}".strip()] = _outline(schema)
-    return found
+        settings[f"schema {name}".strip()] = digests[schema]
+        settings[f"{_OUTLINE} {name}".strip()] = _outline(schema)
+    return settings
 
 
 def _outline(schema: type[Any]) -> dict[str, dict[str, str]]:
@@ -92,29 +92,29 @@ def _plain(value: Any) -> str:
 
 
 def _of_schema(schema: type[Any]) -> str:
-    said = [repr(compile_attributes(schema))]
+    texts = [repr(compile_attributes(schema))]
     modes: tuple[Literal["validation", "serialization"], ...] = ("validation", "serialization")
-    said += (
+    texts += (
         json.dumps(reader_of(schema).json_schema(mode=mode), sort_keys=True, default=str)
         for mode in modes
     )
     for base in _classes(schema):
         if base.__module__.partition(".")[0] not in ("builtins", "pydantic", "schemax", "typing"):
-            said.append(_source(base))  # validators are code
+            texts.append(_source(base))  # validators are code
     # Objects without a text of their own show their address, which differs between processes.
-    return digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(said)))
+    return digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(texts)))
 
 
 def _classes(schema: type[Any]) -> Iterator[type]:
     """Yields a class, its bases, and the classes and bases of nested models."""
-    found, waiting = [], [schema]
+    seen, waiting = [], [schema]
     while waiting:
         model = waiting.pop()
-        found.append(model)
+        seen.append(model)
         yield from model.__mro__
         for field in asked_fields(model).values():
             inner = field_type_of(annotation_of(field)).models
-            waiting += (one for one in inner if one not in found)
+            waiting += (nested for nested in inner if nested not in seen)
 
 
 def _source(item: type) -> str:
@@ -125,11 +125,11 @@ def _source(item: type) -> str:
 
 
 def of_settings(config: DecodingConfig, calibration: Calibration) -> dict[str, Any]:
-    found = {f"decoding {key}": value for key, value in asdict(config).items()}
+    settings = {f"decoding {key}": value for key, value in asdict(config).items()}
     # Rows do not depend on batch_size, and a run that ran out of memory must resume with less.
-    del found["decoding batch_size"]
+    del settings["decoding batch_size"]
     decisive = ("temperature", "bias", "min_probability")  # the others only warn
-    return found | {f"calibration {key}": getattr(calibration, key) for key in decisive}
+    return settings | {f"calibration {key}": getattr(calibration, key) for key in decisive}
 
 
 def of_prompt(format: str | OutputFormat, template: TemplateLike) -> tuple[str, str]:
@@ -148,7 +148,7 @@ def of_examples(examples: FewShotExamples | None) -> str | None:
 
 def of_prompt_file(prompt: PromptFile) -> str:
     """A digest of a prompt file's demonstrations; its other settings are known by themselves."""
-    return digest(repr([asdict(one) for one in prompt.demonstrations]))
+    return digest(repr([asdict(demonstration) for demonstration in prompt.demonstrations]))
 
 
 def of_model(name: str | Path, loaded: Any) -> str:
@@ -170,12 +170,12 @@ def of_model(name: str | Path, loaded: Any) -> str:
         if file.suffix in _MODEL_FILES and file.name != CALIBRATION
     )
     with ThreadPoolExecutor() as pool:  # digests let other threads run
-        said = list(pool.map(_digest_of_file, files))
+        digests = list(pool.map(_digest_of_file, files))
     adapter = folder / "adapter_config.json"
     if adapter.is_file():
         base = json.loads(adapter.read_text("utf-8")).get("base_model_name_or_path")
-        said.append(of_model(str(base), loaded))
-    return digest("\n".join(said))
+        digests.append(of_model(str(base), loaded))
+    return digest("\n".join(digests))
 
 
 def of_weights(model: Any, tokenizer: Any, eos_ids: Sequence[int]) -> str:
@@ -185,31 +185,31 @@ def of_weights(model: Any, tokenizer: Any, eos_ids: Sequence[int]) -> str:
     """
     import torch
 
-    said = [str(model.config), as_codec(tokenizer).to_str(), repr(tuple(eos_ids))]
+    texts = [str(model.config), as_codec(tokenizer).to_str(), repr(tuple(eos_ids))]
     for name, tensor in model.state_dict().items():
-        said.append(f"{name} {tensor.dtype} {tuple(tensor.shape)}")
+        texts.append(f"{name} {tensor.dtype} {tuple(tensor.shape)}")
         with suppress(RuntimeError, NotImplementedError):
             values = tensor.detach().contiguous().flatten().view(torch.uint8).cpu().numpy()
-            said.append(blake2b(values, digest_size=16).hexdigest())
-    return digest("\n".join(said))
+            texts.append(blake2b(values, digest_size=16).hexdigest())
+    return digest("\n".join(texts))
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The changes that keep an unfinished run from being resumed, a phrase for each."""
-    found = []
+    changes = []
     for key, value in now.items():
         if key.partition(" ")[0] == _OUTLINE:
             continue
         if key not in before:
-            found.append(f"{key} is new")
+            changes.append(f"{key} is new")
         elif before[key] != (value := json.loads(json.dumps(value))):
             plain = not isinstance(value, dict) and not (key + " ").startswith(_DIGESTS)
             changed = f"{key} changed{_in_outline(key, before, now)}"
-            found.append(f"{key} was {before[key]!r}, is {value!r}" if plain else changed)
+            changes.append(f"{key} was {before[key]!r}, is {value!r}" if plain else changed)
     inputs = [key for key in before if key.startswith("input ") and key not in now]
     if any(key.startswith("input ") for key in now):
-        found += (f"{key} is gone" for key in inputs)
-    return found
+        changes += (f"{key} is gone" for key in inputs)
+    return changes
 
 
 def _in_outline(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -218,16 +218,16 @@ def _in_outline(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
     if not key.startswith("schema") or outline not in before or outline not in now:
         return ""
     old, new = before[outline], now[outline]
-    found = [f"{name} is gone" for name in old if name not in new]
-    found += [f"{name} is new" for name in new if name not in old]
+    changes = [f"{name} is gone" for name in old if name not in new]
+    changes += [f"{name} is new" for name in new if name not in old]
     for name in new:
-        for part, said in new[name].items() if name in old else ():
-            if (was := old[name].get(part)) != said:
-                found.append(f"{part} of {name} was {was}, is {said}")
-    if not found:
+        for part, text in new[name].items() if name in old else ():
+            if (before_text := old[name].get(part)) != text:
+                changes.append(f"{part} of {name} was {before_text}, is {text}")
+    if not changes:
         moved = list(old) != list(new)
-        found = ["the order of its fields" if moved else "its code, or what values must be like"]
-    return f" ({', '.join(found[:_MOST_TOLD])}{', ...' if len(found) > _MOST_TOLD else ''})"
+        changes = ["the order of its fields" if moved else "its code, or what values must be like"]
+    return f" ({', '.join(changes[:_MOST_TOLD])}{', ...' if len(changes) > _MOST_TOLD else ''})"
 
 
 def digest(text: str) -> str:
@@ -237,5 +237,5 @@ def digest(text: str) -> str:
 
 def _digest_of_file(path: Path) -> str:
     with open(path, "rb") as handle:
-        found = file_digest(handle, lambda: blake2b(digest_size=16)).hexdigest()
-    return f"{path.name} {found}"
+        hexdigest = file_digest(handle, lambda: blake2b(digest_size=16)).hexdigest()
+    return f"{path.name} {hexdigest}"

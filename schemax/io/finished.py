@@ -22,9 +22,7 @@ from typing_extensions import TypedDict
 from schemax.base.messages import counted, misfit_of
 from schemax.errors import InputError
 from schemax.io import fingerprint
-from schemax.io.checkpoint import Checkpoint
 from schemax.io.columns import Column
-from schemax.io.document_files import is_document
 from schemax.io.lake import is_lake
 from schemax.io.partitions import in_order, values_in
 from schemax.io.readers import read_file
@@ -160,11 +158,11 @@ def finished_note(output: str, known: Mapping[str, Any]) -> str | None:
     except InputError:  # an unreadable record is replaced
         return None
     rows = f"{counted(record.summary.rows, 'row')}, {record.summary.failed:,} failed"
-    said = f"{output} is complete ({rows}, finished {record.finished})"
-    if found := fingerprint.differences(record.settings, known):
-        return f"{said} and was made otherwise: {'; '.join(found)}; this run replaces it"
+    note = f"{output} is complete ({rows}, finished {record.finished})"
+    if changes := fingerprint.differences(record.settings, known):
+        return f"{note} and was made otherwise: {'; '.join(changes)}; this run replaces it"
     return (
-        f"{said}; this run computes all rows again and replaces it; to do the failed rows alone, "
+        f"{note}; this run computes all rows again and replaces it; to do the failed rows alone, "
         f"schemax extract --retry-failed {output} (retry_failed=True)"
     )
 
@@ -184,8 +182,8 @@ def read_results(name: str, table: TableSchema | None) -> Generator[Row, None, N
         files = expand(name)
         start = name if name.endswith("/") else f"{name}/"
         columns = [values_in(file.removeprefix(start)) for file in files]
-        found = zip(files, columns, strict=True)
-        yield from in_order(row for file, more in found for row in _rows_of(file, table, more))
+        pairs = zip(files, columns, strict=True)
+        yield from in_order(row for file, more in pairs for row in _rows_of(file, table, more))
     else:
         yield from _rows_of(name, table if is_typed(name) else None)
 
@@ -258,8 +256,8 @@ def _value(column: Column, record: Mapping[str, Any], around: str) -> Any:
     name = f"{around}{column.name}"
     if column.type == "struct" and not column.is_list and name not in record:
         inside = f"{name}{SEPARATOR}"
-        found = {child.name: _value(child, record, inside) for child in column.children}
-        return found if any(value is not None for value in found.values()) else None
+        values = {child.name: _value(child, record, inside) for child in column.children}
+        return values if any(value is not None for value in values.values()) else None
     value = record[name]
     if not isinstance(value, str):
         return value
@@ -273,63 +271,3 @@ _OF_TEXT: Mapping[str, Callable[[str], Any]] = {
     "date": lambda text: text[:10],  # Excel has times in dates
     "json": json.loads,
 }
-
-
-# Settings that must not change, since rows that did not fail stay.
-_SAME = ("limit", "shard", "keep", "details")
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """A retry of the failed rows of a finished table. failed: their indexes.
-
-    documents: input files that are a failed row each, and may have been corrected since.
-    """
-
-    output: str
-    record: RunRecord
-    failed: frozenset[int]
-    documents: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, output: str) -> Retry:
-        """The retry of a table. Raises InputError for a table that no run over files has made."""
-        record = read_run_record(output)
-        rows = read_results(output, record.table)
-        failed = {row["index"]: row["id"] for row in rows if row["attributes"] is None}
-        documents = filter(is_document, filter(None, failed.values()))
-        return cls(output, record, frozenset(failed), frozenset(documents))
-
-    @property
-    def digest(self) -> str:
-        """A digest of the indexes of the failed rows."""
-        return fingerprint.digest(",".join(map(str, sorted(self.failed))))
-
-    def is_over(self, checkpoint: Checkpoint) -> bool:
-        """True if kept rows are of an earlier retry, which the table holds already."""
-        before = checkpoint.manifest() or {}
-        earlier = self.record.settings.get("retried")
-        return before.get("retried") == earlier != self.digest
-
-    def check(self, known: Mapping[str, Any], table: TableSchema | None) -> None:
-        """Raises InputError if new rows would not fit between the others.
-
-        known: the settings that the run's rows depend on.
-        """
-        now = {k: v for k, v in known.items() if k in _SAME or k.startswith("input ")}
-        before = self.record.settings
-        mended = {f"input {name}" for name in self.documents}
-        now |= {key: before[key] for key in mended & now.keys() & before.keys()}
-        found = fingerprint.differences(before, now)
-        if is_typed(self.output) and table != self.record.table:
-            found.append("the columns changed")
-        if found:
-            raise InputError(
-                f"cannot do the failed rows of {self.output} again: {'; '.join(found)}; restore "
-                "these, or do all rows again"
-            )
-
-    def others(self) -> Iterator[Row]:
-        """Yields the rows that did not fail, in order."""
-        rows = keyed_results(self.output)
-        return (row for row in rows if row["index"] not in self.failed)

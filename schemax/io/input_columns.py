@@ -9,8 +9,7 @@ from typing import Any
 
 from schemax.base.messages import clipped, some_of
 from schemax.extraction.documents import RecordFields
-from schemax.io.arrow import column_of
-from schemax.io.arrow_in import arrow_schema_of
+from schemax.io.arrow import arrow_schema_of, column_of
 from schemax.io.columns import Column, Schemas, Type
 from schemax.io.document_files import is_document
 from schemax.io.readers import ARROW, CSV, PARQUET, InputFiles, read_file
@@ -28,11 +27,11 @@ def kept_columns(source: InputFiles, keep: Sequence[str]) -> tuple[Column, ...]:
     Types are the declared ones in Parquet and Arrow, and text in CSV; for other formats all records
     are read. Values of several types become text, except for integers among other numbers.
     """
-    found: dict[str, set[Column]] = {name: set() for name in keep}
+    types: dict[str, set[Column]] = {name: set() for name in keep}
     for file in source.files if keep else ():
         for column in _columns_of(file, keep):
-            found[column.name].add(column)
-    return tuple(_one(name, columns) for name, columns in found.items())
+            types[column.name].add(column)
+    return tuple(_one(name, columns) for name, columns in types.items())
 
 
 def _one(name: str, columns: set[Column]) -> Column:
@@ -55,7 +54,7 @@ def _columns_of(file: str, keep: Sequence[str]) -> Iterable[Column]:
         if isinstance(record, Mapping):
             for name in keep:
                 kinds[name].add(_kind_of(record.get(name)))
-    return [_of_kinds(name, found - {type(None)}) for name, found in kinds.items()]
+    return [_of_kinds(name, types - {type(None)}) for name, types in kinds.items()]
 
 
 def _kind_of(value: Any) -> Any:
@@ -109,7 +108,7 @@ def checked_frame(
     shown: RecordFields,
     details: Details,
     keep: Sequence[str] | None,
-    what: str = "the frame",
+    source: str = "the frame",
 ) -> tuple[list[str], TableSchema]:
     """(the kept columns of a frame, the table of results). keep: None keeps all.
 
@@ -117,11 +116,11 @@ def checked_frame(
     """
     check_details(details)
     table = TableSchema.of(schemas, details=details)
-    shown.check(there, f"{what} has no column")
+    shown.check(there, f"{source} has no column")
     tell_of_columns(there, shown, schemas)
     kept = [keep] if isinstance(keep, str) else list(there if keep is None else keep)
-    check_kept(kept, there, what)
-    table.check_beside(kept, what)
+    check_kept(kept, there, source)
+    table.check_beside(kept, source)
     return kept, table
 
 

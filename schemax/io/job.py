@@ -1,41 +1,50 @@
-"""`Job`: a run of `schemax extract`, from files to a file."""
+"""`extract_files`, which is `schemax extract` as a function, and its `Job`."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar, Unpack, get_args
 
 from schemax.attributes import settings_of
 from schemax.attributes.json_classes import known_declaration
 from schemax.base.messages import some_of, track
+from schemax.base.resources import default_model, named_model
 from schemax.errors import FULL_DISK, InputError, SchemaxError
-from schemax.extraction.calls import Options
-from schemax.extraction.documents import RecordFields
-from schemax.io import fingerprint, resumable
-from schemax.io.checkpoint import Checkpoint, digest_of_all
-from schemax.io.columns import named_schemas
+from schemax.extraction.documents import Options, RecordFields, check_options
+from schemax.extraction.extractor import Extractor, loaded
+from schemax.io import fingerprint
+from schemax.io.checkpoint import Checkpoint
+from schemax.io.columns import Schemas, named_schemas
 from schemax.io.document_files import is_document
+from schemax.io.earlier import EarlierTable, Retry
 from schemax.io.finished import (
-    Retry,
     RunRecord,
     add_key,
     finished_note,
+    keyed_results,
     read_run_record,
     write_keys,
 )
-from schemax.io.input_columns import kept_columns
-from schemax.io.known import Known, check_earlier, salt_of
+from schemax.io.input_columns import kept_columns, tell_of_columns
 from schemax.io.lake import check_lake, is_lake
-from schemax.io.partitions import Layout, check_place
+from schemax.io.long_documents import TooLong
+from schemax.io.partitions import Layout, check_place, kept_for, layout_of
 from schemax.io.readers import InputFiles, Shard
 from schemax.io.records import STANDARD
-from schemax.io.resumable import ResumableRun
-from schemax.io.rows import check_kept
+from schemax.io.resumable import (
+    PART_LENGTH,
+    ResumableRun,
+    records_digests,
+    salt_of,
+)
+from schemax.io.rows import Details, check_details, check_kept, in_order
 from schemax.io.storage import (
     check_folder,
     is_replaceable,
@@ -43,7 +52,6 @@ from schemax.io.storage import (
     place_of,
     refuse_inputs,
 )
-from schemax.io.stream import in_order
 from schemax.io.summary import Summary, Tally
 from schemax.io.table_schema import TableSchema
 from schemax.io.task import Backend, Task, in_process
@@ -127,11 +135,13 @@ class Job:
         tally = Tally()
         table = self._checked_table()
         if self.retry is not None and not self.retry.failed and self.retry.output == self.output:
-            for row in self.retry.others():
+            for row in keyed_results(self.output):
                 tally.add_row(row)
             return tally.summary(self.source.files, self.output)
         written = partial(open_writer, self.output, table, csv_formulas=self.csv_formulas)
         if is_resumable(self.source, self.output):
+            if self.retry is not None and self.reuse is not None:
+                raise InputError("a retry keeps all rows that did not fail; leave reuse out")
             return self._in_parts(written, tally, table)
         if self.retry is not None or self.reuse is not None or self.if_complete != "replace":
             raise InputError("retries, reuse and if_complete take a run from files to a file")
@@ -172,7 +182,7 @@ class Job:
             return None
         if layout is not None:
             layout.check(table.columns, table.own)
-            if not is_lake(output) and any(str(one).startswith(folder) for one in inputs):
+            if not is_lake(output) and any(str(place).startswith(folder) for place in inputs):
                 raise InputError(f"cannot write {output}: an input is in it")
         if is_lake(output):
             check_lake(output, table.columns, () if layout is None else layout.by)
@@ -202,15 +212,15 @@ class Job:
             **fingerprint.of_files(source.files),
             "limit": source.limit,
             "shard": str(source.shard),
-            "part rows": resumable.PART_ROWS,
-            "part length": resumable.PART_LENGTH,
-            "repeats": "once",
+            "part rows": checkpoint.part_rows,
+            "part length": PART_LENGTH,
         }
-        earlier = None if self.reuse is None else check_earlier(self.reuse, output)
+        compared = None if self.reuse is None else EarlierTable.to_reuse(self.reuse, output)
+        earlier = compared
         if retry is not None:
             retry.check(known, table)
             known["retried"] = retry.digest
-            source = replace(source, only=retry.failed)
+            earlier = EarlierTable(retry.output, "index")
             overwrite = overwrite or retry.is_over(checkpoint)
         goes_on = not overwrite and checkpoint.can_go_on(known)  # before a model is loaded
         note = None
@@ -220,46 +230,45 @@ class Job:
             raise InputError(f"{note.partition('; this run')[0]}; --if-complete error keeps it")
         with self.backend(self.task) as engine:
             manifest = {**known, **engine.fingerprint}
-            seen = (manifest["decoding documents"], manifest["decoding slots"])
-            independent = seen == ("isolated", "independent")
-            keyed = independent and not manifest["decoding temperature"]
-            salt = salt_of({**manifest, "csv formulas": self.csv_formulas}) if keyed else None
-            form = self.task.form
-            rows = Known(salt, form, earlier)
-            run = ResumableRun(source, checkpoint, form, independent, resumable.PART_ROWS, rows)
             settings = {**manifest, **layout}
             if note is not None and self.if_complete == "skip":
                 record = read_run_record(output)
-                is_same = not fingerprint.differences(record.settings, settings)
-                if is_same and run.has_records(record.settings.get("records")):
+                if self._is_same(record, settings):
                     self.on_finished(
                         f"{output} is complete and was made the same way: nothing is computed"
                     )
                     return record.summary.unchanged()
-            if note is not None and not overwrite and earlier != output:
+            if note is not None and not overwrite and self.reuse != output:
                 self.on_finished(note)
+            seen = (manifest["decoding documents"], manifest["decoding slots"])
+            independent = seen == ("isolated", "independent")
+            keyed = independent and not manifest["decoding temperature"]
+            salt = salt_of({**manifest, "csv formulas": self.csv_formulas}) if keyed else None
+            run = ResumableRun(source, checkpoint, self.task.form, independent, salt, earlier)
             opened = checkpoint.opened(manifest, overwrite=overwrite)
             with opened as goes_on, _noting(checkpoint, output):
-                finished = checkpoint.finished_rows() if goes_on else 0
+                finished = checkpoint.count() if goes_on else 0
                 if finished and self.on_resume is not None:
                     self.on_resume(finished, checkpoint.name)
-                with closing(engine.fill(run)) as stream:
+                with checkpoint.writing(), closing(engine.fill(run)) as stream:
                     for item in self._tracked(stream, tally, source, finished):
                         self._add(item, tally)
-                keys = bytearray()
+                keys, records = bytearray(), blake2b(digest_size=8)
                 run_id = str((checkpoint.manifest() or {}).get("run"))
                 with written(
                     scratch=checkpoint.scratch("whole"), layout=self.layout, run=run_id
                 ) as writer:
-                    others = () if retry is None else retry.others()
-                    for row, key, origin in run.assemble(writer, others):
+                    for row, key, digest, origin in run.assemble(writer):
                         tally.add_row(row)
-                        tally.add_origin(origin, was_there=rows.was_there(row["id"]))
+                        was_there = compared is not None and compared.was_there(row["id"])
+                        tally.add_origin(origin, was_there=was_there)
                         add_key(keys, key)
-                    gone = None if self.reuse is None else rows.gone()
+                        records.update(digest.encode())
+                    gone = None
+                    if self.reuse is not None:
+                        gone = 0 if compared is None else compared.gone()
                     summary = tally.summary(source.files, output, gone)
-                    parts = sorted(checkpoint.finished().items())
-                    settings["records"] = digest_of_all(part for _, part in parts)
+                    settings["records"] = [records.hexdigest()]
                     # Before the table, which can be made from the kept rows again.
                     self._record(summary, settings, table, checkpoint.scratch("record"))
                 if not is_lake(output):
@@ -267,11 +276,19 @@ class Job:
                 checkpoint.remove()
         return summary
 
+    def _is_same(self, record: RunRecord, settings: Mapping[str, Any]) -> bool:
+        """True if a finished table was made with the settings from the current records."""
+        if fingerprint.differences(record.settings, settings):
+            return False
+        recorded = record.settings.get("records")
+        if not isinstance(recorded, list) or not recorded:
+            return False
+        return recorded == records_digests(self.source, len(recorded))
+
     def _record(
         self, summary: Summary, settings: dict[str, Any], table: TableSchema | None, scratch: str
     ) -> None:
         if self.retry is not None:
-            settings["records"] = self.retry.record.settings.get("records")
             summary = summary.plus(self.retry.record.summary)
         model = None if self.task.place is None else str(self.task.place)
         schemas = self.task.schemas
@@ -314,3 +331,109 @@ def _noting(checkpoint: Checkpoint, output: str) -> Generator[None, None, None]:
                 f"finished rows are kept in {checkpoint.name}: run the same again to go on"
             )
         raise
+
+
+def extract_files(
+    schema: Schemas,
+    inputs: Place | Iterable[Place],
+    output: Place,
+    *,
+    model: str | Path | None = None,
+    extractor: Extractor | None = None,
+    details: Details = False,
+    keep: Sequence[str] = (),
+    limit: int | None = None,
+    shard: str | None = None,
+    on_too_long: TooLong = "error",
+    csv_formulas: Formulas = "keep",
+    partition_by: Sequence[str] = (),
+    rows_per_file: int | None = None,
+    overwrite: bool = False,
+    retry_failed: bool = False,
+    if_complete: IfComplete = "replace",
+    reuse: Place | None = None,
+    on_extraction: Callable[[Extraction[Any]], None] | None = None,
+    show_progress: bool = False,
+    **options: Unpack[Options],
+) -> Summary:
+    """Reads the attributes of a schema from every record of some files, and writes them to a file.
+
+    Runs in bounded memory, as `schemax extract` does. Finished rows are kept beside the output, in
+    _OUTPUT.parts: if anything stops the run, the same call (or command) resumes it. OUTPUT gets its
+    name when all rows are done. A record that fails stops nothing: its row says why.
+
+    schema: a Pydantic model, or one per category.
+    inputs, output: paths, addresses (s3://...) and, of inputs, patterns ("*.parquet") and folders:
+        JSON Lines (also .gz, .zst), CSV, Parquet or Arrow, by their suffix; of inputs also PDF,
+        DOCX, HTML and text files, each one record, whose id is its path. "-" is stdin or stdout,
+        which hold JSON Lines; a run that reads stdin or writes to stdout cannot be resumed.
+    model: a folder or Hub id; extractor: a loaded one instead. Without either,
+        `Extractor.default()`.
+    details: True adds raw text, confidence and place of every value, "confidence" the confidences
+        alone.
+    keep: keys of the records that are copied to their rows, in a table as columns.
+    limit: the number of records to read, from the first on; None for all.
+    shard: "I/N" reads every N-th record only, from the I-th on.
+    on_too_long: the treatment of documents that exceed the model's context: "error" gives a failed
+        row, "truncate" reads their beginning, "chunk" all of them in overlapping pieces.
+    csv_formulas: "escape" puts an apostrophe before texts of CSV that a spreadsheet would take for
+        formulas, such as =1+1; "keep" writes texts unchanged.
+    partition_by: columns (fields, or keys of the records) by whose values a folder of Parquet is
+        divided: OUTPUT/category=Shoes/part-0.parquet; rows_per_file: the most rows of a file.
+    overwrite: whether to drop the rows of an unfinished run.
+    retry_failed: whether to compute only the failed rows of OUTPUT, which an earlier call or
+        command has finished; all others stay. Model and options may differ.
+    if_complete: the treatment of an OUTPUT that an earlier call or command has finished: "skip"
+        keeps it if records, schema, model and settings are the same, and else replaces it;
+        "error" raises InputError; "replace" computes all rows again.
+    reuse: an earlier table, which may be OUTPUT itself: rows for which the model would see the
+        same, with the same schema, model and settings, are taken from it.
+    on_extraction: called with every extraction that this run computes, as it finishes.
+    show_progress: whether to show progress on stderr.
+    options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
+        takes them.
+
+    Raises InputError for files that cannot be read or written, and for an unfinished run with other
+    settings or another input (the message names the difference); SchemaError, TemplateError,
+    ModelError, TypeError and ValueError for wrong schemas, models and options. A note on an error
+    that ends the run says where finished rows are.
+    """
+    if model is not None and extractor is not None:
+        raise ValueError("give a model or an extractor, not both")
+    check_options(extract_files, options)
+    check_details(details)
+    if on_too_long not in ("error", "truncate", "chunk"):
+        raise ValueError(f'on_too_long must be "error", "truncate" or "chunk", not {on_too_long!r}')
+    if csv_formulas not in ("keep", "escape"):
+        raise ValueError(f'csv_formulas must be "keep" or "escape", not {csv_formulas!r}')
+    if if_complete not in get_args(IfComplete):
+        raise ValueError(f'if_complete must be "skip", "error" or "replace", not {if_complete!r}')
+    load: Callable[[], Extractor]
+    place: str | Path | None
+    if extractor is not None:
+        load, place = lambda: extractor, None
+    elif model is not None:
+        load, place = partial(loaded, str(model)), named_model(model)
+    else:
+        load = Extractor.default
+        place = default_model()
+    names = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
+    kept = (keep,) if isinstance(keep, str) else tuple(keep)
+    by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    kept = kept_for(by, kept, schema)
+    source = source_of(names, options, limit, None if shard is None else Shard.parse(shard), kept)
+    task = Task(schema, options, load, place, details, on_too_long, kept)
+    tell_of_columns(source.there, task.shown, schema)
+    return Job(
+        task,
+        source,
+        os.fspath(output),
+        csv_formulas=csv_formulas,
+        layout=layout_of(by, rows_per_file),
+        overwrite=overwrite,
+        retry=Retry.of(os.fspath(output)) if retry_failed else None,
+        if_complete=if_complete,
+        reuse=None if reuse is None else os.fspath(reuse),
+        on_extraction=on_extraction,
+        show_progress=show_progress,
+    ).run()

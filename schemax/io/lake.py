@@ -71,7 +71,7 @@ class DeltaTable:
                 f"its files alone do not show ({some_of(features) or 'partitions'}); write its "
                 "rows to Parquet first"
             )
-        return [str(one).removeprefix("file://") for one in table.file_uris()]
+        return [str(uri).removeprefix("file://") for uri in table.file_uris()]
 
 
 class IcebergTable:
@@ -93,8 +93,8 @@ class IcebergTable:
 
     def has(self, run: str) -> bool:
         table = self.table()
-        found = () if table is None else table.snapshots()
-        return any((one.summary or {}).get(_RUN) == run for one in found)
+        snapshots = () if table is None else table.snapshots()
+        return any((snapshot.summary or {}).get(_RUN) == run for snapshot in snapshots)
 
     def append(self, batches: Any, run: str, by: Sequence[str]) -> None:
         namespace = self._table_name.rpartition(".")[0]
@@ -105,7 +105,7 @@ class IcebergTable:
 
 def lake_table(name: str) -> DeltaTable | IcebergTable:
     """The table of a name. Raises InputError without the package, and if it cannot be reached."""
-    with _told(name):
+    with _naming_table(name):
         return DeltaTable(name) if is_delta(name) else IcebergTable(name)
 
 
@@ -114,12 +114,12 @@ def check_lake(name: str, columns: Sequence[Column], by: Sequence[str]) -> None:
     table = lake_table(name)
     if by and isinstance(table, IcebergTable):
         raise InputError(f"cannot partition {name}: make the table with its partitions first")
-    with _told(name):
-        found = table.table()
-        there = None if found is None else [field.name for field in found.schema().fields]
+    with _naming_table(name):
+        current = table.table()
+        there = None if current is None else [field.name for field in current.schema().fields]
         divided = list(by)
-        if by and found is not None and isinstance(table, DeltaTable):
-            divided = list(found.metadata().partition_columns)
+        if by and current is not None and isinstance(table, DeltaTable):
+            divided = list(current.metadata().partition_columns)
     if divided != list(by):
         raise InputError(
             f"cannot add rows to {name}: it is divided by {some_of(divided) or 'nothing'}, not by "
@@ -127,11 +127,11 @@ def check_lake(name: str, columns: Sequence[Column], by: Sequence[str]) -> None:
         )
     names = [column.name for column in columns]
     if there is not None and set(there) != set(names):
-        lacking = [one for one in names if one not in there]
-        others = [one for one in there if one not in names]
+        missing = [name for name in names if name not in there]
+        further = [name for name in there if name not in names]
         raise InputError(
-            f"cannot add rows to {name}: its columns are others (it lacks {some_of(lacking) or '-'}"
-            f", and has {some_of(others) or '-'} beside them); name another table"
+            f"cannot add rows to {name}: its columns are others (it lacks {some_of(missing) or '-'}"
+            f", and has {some_of(further) or '-'} beside them); name another table"
         )
 
 
@@ -149,17 +149,17 @@ def adding(
         handle.seek(0)
         reader = ipc.open_file(handle)
         schema = plain_schema(schema_of(columns))
-        found = map(reader.get_batch, range(reader.num_record_batches))
-        batches = (batch.cast(schema) for batch in found)
+        stored = map(reader.get_batch, range(reader.num_record_batches))
+        batches = (batch.cast(schema) for batch in stored)
         table = lake_table(name)
-        with _told(name):
+        with _naming_table(name):
             if not table.has(run):
                 stream = pyarrow.RecordBatchReader.from_batches(schema, batches)
                 table.append(stream, run, by)
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _naming_table(name: str) -> Iterator[None]:
     """Turns errors of the packages into one that names the table."""
     try:
         yield

@@ -1,10 +1,10 @@
-"""Cuts documents that exceed a model's context, or reads them chunk by chunk."""
+"""Cuts documents that exceed a model's context, or reads them in chunks and joins the results."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -13,13 +13,14 @@ from schemax.compiler import CompiledSchema
 from schemax.errors import InputError
 from schemax.extraction.documents import RecordFields, category_of, shown_text
 from schemax.formats import OutputFormat
-from schemax.io.joined_lists import ListInChunk, joined_list
 from schemax.io.records import Record
-from schemax.io.stream import Extract
+from schemax.io.rows import Extract
 from schemax.reading.markup import as_plain, plain_text
-from schemax.results import Extraction, FieldError, build
+from schemax.results import Extraction, FieldError, SlotText, build
 from schemax.results.boundaries import CLEAN, boundary
-from schemax.results.fields import field_tree_of
+from schemax.results.fields import Leaf, field_tree_of
+from schemax.results.spans import Mentions, SpanFinder
+from schemax.results.values import texts_of
 
 TooLong = Literal["error", "truncate", "chunk"]
 
@@ -42,6 +43,10 @@ class _Chunk(NamedTuple):
     record: Record
     text: str = ""
     start: int = 0
+
+
+_List: TypeAlias = tuple[SlotText, _Chunk]
+"""The slot of a list, and the chunk from which it was read."""
 
 
 @dataclass(slots=True)
@@ -125,11 +130,11 @@ class Fitted:
             shown = shown_text(_with(record, key, piece), self.shown)[0]
             return not self.fits(category, shown)
 
-        rest, tried = len(whole) - start, _TRIED
-        while tried < rest and not is_too_much(tried):
+        left, tried = len(whole) - start, _TRIED
+        while tried < left and not is_too_much(tried):
             tried *= 2
         fitting = tried // 2 if tried > _TRIED else 0
-        length = bisect_left(range(1, min(tried, rest) + 1), True, fitting, key=is_too_much)
+        length = bisect_left(range(1, min(tried, left) + 1), True, fitting, key=is_too_much)
         return _cut(whole, start + 1, start + length) if length else start
 
     def joined(self, row: _Row) -> Extraction[Any]:
@@ -146,7 +151,7 @@ class Fitted:
             if attribute.is_list and best is not None and max(ranks)[0]:
                 leaf = field_tree_of(schema.schema).leaves[attribute.path]
                 lists = [
-                    ListInChunk(slot, chunk.text, chunk.start)
+                    (slot, chunk)
                     for part, chunk, rank in zip(parts, row.chunks, ranks, strict=True)
                     if rank[0] and (slot := part.slots[place]) is not None
                 ]
@@ -241,3 +246,80 @@ def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:
         (prompt,) = schema.encode(["x"])
         room[name] = new_request(prompt, schema.stop, schema.decoding).max_position + 1
     return fits
+
+
+class _Item(NamedTuple):
+    """An item: the slots of its leaves, the texts that they state, and their places."""
+
+    slots: tuple[SlotText, ...]
+    texts: tuple[str | None, ...]
+    places: frozenset[int]
+
+    def is_part_of(self, item: _Item) -> bool:
+        is_there = self.places == item.places or not self.places.isdisjoint(item.places)
+        pairs = zip(self.texts, item.texts, strict=True)
+        return is_there and all(text in (None, stated) for text, stated in pairs)
+
+
+def joined_list(
+    leaf: Leaf, best: SlotText, lists: Sequence[_List], format: OutputFormat
+) -> SlotText:
+    """A slot with the items of all lists; `best`, if these are more than the field takes.
+
+    lists: those that state items, in the order of their chunks; best: one of their slots.
+    """
+    if len(lists) < 2 or leaf.attribute.positions:
+        return best
+    changes: dict[str, Any]
+    if best.items is None:
+        texts = _texts(leaf, lists, format)
+        count, changes = len(texts), {"raw": format.escape(texts)}
+    else:
+        items = tuple(item.slots for item in _items(lists, format))
+        count, changes = len(items), {"raw": str(len(items)), "items": items}
+    if count > dict(leaf.attribute.constraints).get("maxItems", count):
+        return best
+    slots = [slot for slot, _ in lists]
+    for name in ("confidence", "probability", "legal_probability"):
+        known = [getattr(slot, name) for slot in slots]
+        changes[name] = None if None in known else min(known)
+    return replace(best, tokens=sum(slot.tokens for slot in slots), **changes)
+
+
+def _texts(leaf: Leaf, lists: Sequence[_List], format: OutputFormat) -> list[str]:
+    joined: list[str] = []
+    for slot, _ in lists:
+        known = set(joined)
+        texts = texts_of(leaf, slot, format) or ()
+        joined += [text for text in texts if text not in known]
+    return joined
+
+
+def _items(lists: Sequence[_List], format: OutputFormat) -> list[_Item]:
+    chunks: list[list[_Item]] = [[]]
+    before: list[_Item] = []
+    for slot, chunk in lists:
+        mentions = Mentions(SpanFinder({"": chunk.text}))
+        items = [_item(slots, chunk.start, mentions, format) for slots in slot.items or ()]
+        new = [item for item in items if not any(map(item.is_part_of, before))]
+        chunks[-1] = [item for item in chunks[-1] if not any(map(item.is_part_of, new))]
+        chunks.append(new)
+        before = items
+    return [item for items in chunks for item in items]
+
+
+def _item(
+    slots: tuple[SlotText, ...], start: int, mentions: Mentions, format: OutputFormat
+) -> _Item:
+    texts = tuple(_text(slot, format) for slot in slots)
+    spans = [mentions.locate(text) for text in texts if text is not None]
+    return _Item(slots, texts, frozenset(start + span.start for span in spans if span))
+
+
+def _text(slot: SlotText, format: OutputFormat) -> str | None:
+    """The text that a slot states; None for null, and for what is no text of its own."""
+    try:
+        text = None if slot.left_out else format.unescape(slot.raw)
+    except ValueError:
+        return None
+    return text if isinstance(text, str) else None

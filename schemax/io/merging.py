@@ -41,14 +41,14 @@ def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
     all shards of one run, each once.
     """
     name = os.fspath(output)
-    names = [*dict.fromkeys(one for table in tables for one in tables_of(os.fspath(table)))]
+    names = [*dict.fromkeys(table for place in tables for table in tables_of(os.fspath(place)))]
     check_target(name)
     if place_of(name) in map(place_of, names):
         raise InputError(f"cannot write {name}: it is one of the tables; name another file")
-    records = {one: read_run_record(one) for one in names}
+    records = {table: read_run_record(table) for table in names}
     record = common_record(records)
     _check_all(records)
-    if different := [one for one in names if suffixes(one)[0] != suffixes(name)[0]]:
+    if different := [table for table in names if suffixes(table)[0] != suffixes(name)[0]]:
         raise InputError(
             f"cannot write {name}: {different[0]} has another format, which keeps values "
             "differently; name an output of the same format"
@@ -64,8 +64,8 @@ def merge_tables(tables: Iterable[Place], output: Place) -> Summary:
             tally.add_row(row)
         costs = {cost: getattr(record.summary, cost) for cost in (*COSTS, "repeats")}
         summary = replace(tally.summary(record.summary.inputs, name), **costs)
-        shards = sorted((one.settings for one in records.values()), key=_number)
-        digests = [shard.get("records") for shard in shards]
+        shards = sorted((shard.settings for shard in records.values()), key=_number)
+        digests = [digest for shard in shards for digest in shard.get("records", ())]
         settings = {**_shared(record.settings), "shard": str(Shard()), "records": digests}
         command = _shared(record.command)
         replace(record, summary=summary, settings=settings, command=command).write()
@@ -78,15 +78,15 @@ def common_record(records: Mapping[str, RunRecord]) -> RunRecord:
 
     records: by table. Raises InputError, naming the difference, for tables that differ.
     """
-    (first, record), *others = records.items()
+    (first, record), *more = records.items()
     summary = record.summary
-    for name, other in others:
-        found = fingerprint.differences(_shared(record.settings), _shared(other.settings))
-        if other.table != record.table:
-            found.append("the columns differ")
-        if found:
-            raise InputError(f"{name} and {first} were made differently: {'; '.join(found)}")
-        summary = summary.plus(other.summary, "rows", "failed", "field_errors", "repeats")
+    for name, another in more:
+        changes = fingerprint.differences(_shared(record.settings), _shared(another.settings))
+        if another.table != record.table:
+            changes.append("the columns differ")
+        if changes:
+            raise InputError(f"{name} and {first} were made differently: {'; '.join(changes)}")
+        summary = summary.plus(another.summary, "rows", "failed", "field_errors", "repeats")
     return replace(record, summary=summary)
 
 
@@ -100,9 +100,9 @@ def _number(settings: Mapping[str, Any]) -> int:
 
 def _check_all(records: Mapping[str, RunRecord]) -> None:
     """Raises InputError for shards that are missing or repeated."""
-    shards = [Shard.parse(one.settings["shard"]) for one in records.values()]
+    shards = [Shard.parse(record.settings["shard"]) for record in records.values()]
     wanted = [Shard(number, shards[0].count) for number in range(shards[0].count)]
-    if missing := [str(one) for one in wanted if one not in shards]:
+    if missing := [str(shard) for shard in wanted if shard not in shards]:
         raise InputError(f"the tables of these shards are missing: {some_of(missing)}")
     if len(shards) != len(wanted):
         raise InputError(f"{len(records)} tables are given of {len(wanted)} shards")

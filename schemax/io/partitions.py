@@ -24,8 +24,7 @@ from urllib.parse import unquote
 from schemax.base.messages import clipped, perhaps, some_of
 from schemax.errors import InputError
 from schemax.io.columns import Column, Schemas, columns_of
-from schemax.io.shelf import Shelf
-from schemax.io.storage import is_remote, local_path, sidecar, sync_folder
+from schemax.io.storage import Shelf, is_remote, local_path, sidecar, sync_folder
 from schemax.io.table_schema import TableSchema
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -121,7 +120,9 @@ def _is_own(path: Path) -> bool:
     parents = path.parts[:-1]
     is_hidden = path.name.startswith((".", "_"))
     return is_hidden or (
-        bool(_FILE.fullmatch(path.name)) and bool(parents) and all("=" in one for one in parents)
+        bool(_FILE.fullmatch(path.name))
+        and bool(parents)
+        and all("=" in parent for parent in parents)
     )
 
 
@@ -177,8 +178,8 @@ class Sorted:
     def files(self) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
         """Yields (path of a file, its rows)."""
         size = self._layout.rows_per_file
-        for path, found in groupby(self._rows.items(), lambda item: item[0][:-9]):
-            numbered = groupby(enumerate(found), lambda pair: pair[0] // size)
+        for path, items in groupby(self._rows.items(), lambda item: item[0][:-9]):
+            numbered = groupby(enumerate(items), lambda pair: pair[0] // size)
             for number, rows in numbered:
                 lines = (loads(line) for _, (_, line) in rows)
                 yield f"{path.decode()}/part-{number}.parquet", lines

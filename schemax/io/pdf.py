@@ -97,7 +97,7 @@ def _page_text(document: Any, number: int, boxes: array[float]) -> str:
         with closing(document[number]) as page, closing(page.get_textpage()) as letters:
             to_page = _coordinates(page, raw)
             place = raw.FS_RECTF()
-            found: list[str] = []
+            pieces: list[str] = []
             codes = [
                 raw.FPDFText_GetUnicode(letters.raw, at) for at in range(letters.count_chars())
             ]
@@ -110,8 +110,8 @@ def _page_text(document: Any, number: int, boxes: array[float]) -> str:
                 if not piece.isspace() and raw.FPDFText_GetLooseCharBox(letters.raw, at, place):
                     box = to_page(place.left, place.top, place.right, place.bottom)
                 boxes.extend(box * len(piece))
-                found.append(piece)
-            return "".join(found)
+                pieces.append(piece)
+            return "".join(pieces)
     except pdfium.PdfiumError as error:
         raise ValueError(f"page {number + 1} is damaged: {error}") from None
 
@@ -126,8 +126,8 @@ def _draw_notes(document: Any, number: int, raw: Any) -> None:
 def _letters(codes: list[int], at: int, code: int) -> str:
     """The text of a character of PDFium; "" for a code without a character."""
     if code == _HYPHEN:
-        around = [chr(one) for one in codes[max(0, at - 1) : at + 2 : 2]]
-        is_word = len(around) == 2 and all(one.islower() for one in around)
+        around = [chr(letter) for letter in codes[max(0, at - 1) : at + 2 : 2]]
+        is_word = len(around) == 2 and all(letter.islower() for letter in around)
         return "" if is_word else "-\n"
     if code == 10 or code == 9:
         return chr(code)
@@ -168,7 +168,7 @@ def page_images(data: bytes, numbers: list[int], longest: int) -> list[tuple[str
     """
     pdfium = _pdfium()
     optional("PIL", "an image of a page", "files")
-    found = []
+    images = []
     with _opened(data) as document:
         for number in numbers:
             try:
@@ -180,5 +180,5 @@ def page_images(data: bytes, numbers: list[int], longest: int) -> list[tuple[str
             stream = BytesIO()
             image.convert("RGB").save(stream, "JPEG", quality=60)
             url = f"data:image/jpeg;base64,{b64encode(stream.getvalue()).decode()}"
-            found.append((url, width, height))
-    return found
+            images.append((url, width, height))
+    return images

@@ -1,4 +1,4 @@
-"""Reads records of files row by row: JSON Lines, and other formats by their readers.
+"""Reads the records of files row by row, each format by its reader, and single documents.
 
 An InputError takes the place of a row that cannot be read, so that order and count hold. A file
 that breaks in the middle raises InputError, since its further rows are unknown.
@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import logging
+import os
 import sys
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -18,12 +19,12 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, BinaryIO, Literal, TypeAlias
 
-from schemax.base.messages import counted, perhaps, some_of
+from schemax.base.messages import counted, perhaps, say, some_of
 from schemax.errors import InputError
-from schemax.io.arrow_in import read_arrow, read_parquet
-from schemax.io.csv_in import read_csv, read_header
+from schemax.io.arrow import read_arrow, read_parquet
 from schemax.io.document_files import (
     COLUMNS,
+    READ,
     check_packages,
     is_document,
     read_document,
@@ -31,7 +32,7 @@ from schemax.io.document_files import (
 )
 from schemax.io.excel import EXCEL, read_excel, read_sheet_header
 from schemax.io.lake import DeltaTable, is_delta
-from schemax.io.records import STANDARD, Record, bounded_lines, read_records
+from schemax.io.records import STANDARD, Record, bounded_lines, read_csv, read_header, read_records
 from schemax.io.storage import expand, is_folder, optional, reading, suffixes
 
 logger = logging.getLogger(__name__)
@@ -91,7 +92,6 @@ class InputFiles:
     files: places, or "-" alone for stdin, which holds JSON Lines.
     columns: columns to read, in formats that can leave others unread; None for all.
     limit: the number of first rows, of all files, that are read; the shard is taken of these.
-    only: the indexes of the rows to read; None for all.
     there: the columns of the files, for JSON Lines the keys of their first 1,000 records; empty if
         unknown.
     """
@@ -101,7 +101,6 @@ class InputFiles:
     limit: int | None = None
     shard: Shard = Shard()
     there: tuple[str, ...] = ()
-    only: frozenset[int] | None = None
 
     @classmethod
     def of(
@@ -144,19 +143,15 @@ class InputFiles:
         """Yields (index, record) in order, within limit and shard. Raises InputError."""
         with closing(self._records()) as records:
             numbered = enumerate(islice(records, self.limit))
-            for index, record in islice(numbered, self.shard.number, None, self.shard.count):
-                if self.only is None or index in self.only:
-                    yield index, record
+            yield from islice(numbered, self.shard.number, None, self.shard.count)
 
     def count(self) -> int | None:
         """The number of rows; None if only reading all rows would tell."""
-        if self.only is not None:
-            return len(self.only)
         total = 0
         for file in self.files:
-            if (found := count_rows(file)) is None:
+            if (rows_of_file := count_rows(file)) is None:
                 return None
-            total += found
+            total += rows_of_file
         rows = total if self.limit is None else min(total, self.limit)
         return len(range(self.shard.number, rows, self.shard.count))
 
@@ -178,15 +173,17 @@ def _files_of(name: str) -> list[str]:
     """The files of a name: in a folder, files of known kinds; of a Delta table, all files."""
     if is_delta(name) and is_folder(name):
         return DeltaTable(name).files()
-    found = expand(name)
+    present = expand(name)
     if not is_folder(name):
-        return found
-    files = [file for file in found if is_document(file) or suffixes(file)[0] in (*JSON, *_READERS)]
+        return present
+    files = [
+        file for file in present if is_document(file) or suffixes(file)[0] in (*JSON, *_READERS)
+    ]
     if not files:
         raise InputError(f"cannot read {name}: no file in it is of a known kind")
-    if others := sorted(set(found) - set(files)):
-        count = counted(len(others), "file")
-        logger.warning("%s: %s of other kinds left out: %s", name, count, some_of(others))
+    if unknown := sorted(set(present) - set(files)):
+        count = counted(len(unknown), "file")
+        logger.warning("%s: %s of other kinds left out: %s", name, count, some_of(unknown))
     return files
 
 
@@ -231,13 +228,13 @@ def columns_of(name: str) -> list[str] | None:
 
 
 def _first_keys(records: Iterator[Record]) -> list[str] | None:
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     try:
         for record in islice(records, _LOOKED_AT):
-            found |= dict.fromkeys(record if isinstance(record, Mapping) else ())
+            keys |= dict.fromkeys(record if isinstance(record, Mapping) else ())
     except _BROKEN:  # records before the break are still read later
         return None
-    return list(found) or None
+    return list(keys) or None
 
 
 def _checked_columns(name: str, required: Sequence[Sequence[str]]) -> list[str]:
@@ -333,3 +330,68 @@ _HEADERS: Mapping[str, Callable[[BinaryIO, str], list[str]]] = {
     **dict.fromkeys(CSV, read_header),
     **dict.fromkeys(EXCEL, read_sheet_header),
 }
+
+_TABLES = (".jsonl", ".ndjson", ".json", *CSV, *PARQUET, *ARROW, *EXCEL)
+
+
+def load_document(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads a PDF, DOCX, HTML or text file for `extract`: {"id": path, "text": its text}.
+
+    path: a path, or an address such as s3://bucket/invoice.pdf. The file's first bytes decide its
+    kind, not its name. Spans in the text have locations (page and boxes, or paragraph).
+
+    Raises InputError for a file that cannot be read, or has no text.
+    """
+    with closing(read_file(os.fspath(path))) as records:
+        record = next(records) if is_document(os.fspath(path)) else None
+    if isinstance(record, InputError):
+        raise record
+    if not isinstance(record, dict):
+        raise InputError(f"cannot read {os.fspath(path)}: it is no document ({' '.join(READ)})")
+    return record
+
+
+def load_documents(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+) -> Iterator[Record]:
+    """Yields the documents of paths, addresses, folders and patterns ("inbox/*.pdf").
+
+    A document is read as by `load_document`. In the place of an unreadable one comes the
+    InputError, which `extract` and `Extractor.stream` turn into a failed row.
+
+    Raises InputError for paths that match nothing, and for a file that is no document.
+    """
+    names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    source = InputFiles.of([os.fspath(name) for name in names])
+    for file in source.files:
+        if not is_document(file):
+            raise InputError(f"cannot read {file}: it is no document ({' '.join(READ)})")
+    return (record for _, record in source.rows())
+
+
+def first_document(text: str) -> str | Mapping[str, Any]:
+    """The text itself, stdin for "-", or the first document of the file that the text names.
+
+    Raises InputError for a file that is missing, cannot be read or holds no document.
+    """
+    if text == "-":
+        return sys.stdin.read()
+    is_word = text.split() == [text]
+    if is_word and os.path.isdir(text):
+        raise InputError(f"{text} is a folder; name a file, or give the text of a document")
+    is_file = os.path.isfile(text)
+    is_named = suffixes(text)[0] in _TABLES or is_document(text)
+    if not is_named or not (is_file or is_word):
+        return text
+    if not is_file:
+        raise InputError(f"no such file: {text}; give the text of a document")
+    say(f"note: the first document of {text}")
+    if is_document(text):
+        return str(load_document(text)["text"])
+    with closing(read_file(text)) as records:
+        record = next(records, None)
+    if isinstance(record, InputError):
+        raise record
+    if record is None:
+        raise InputError(f"{text} holds no document")
+    return record

@@ -1,12 +1,16 @@
-"""Rows of results: the values of a record, and the cells beside them."""
+"""Rows of results: the values of a record, and the cells beside them.
+
+A run computes rows in bounded memory; no row holds back more than `MOST_AHEAD` others.
+"""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from pydantic_core import to_jsonable_python
 
@@ -55,14 +59,14 @@ class RowForm:
     def beside(self, record: Record) -> Row:
         """The part of a row that is copied from its record."""
         there = record if isinstance(record, Mapping) else cells_of(record)
-        found: dict[str, Any] = {}
+        cells: dict[str, Any] = {}
         if self.keep:
             kept = {key: there.get(key) for key in self.keep}
-            found["kept"] = _kept(kept)
+            cells["kept"] = _kept(kept)
         if self.categories:
             name = category_of(there, self.shown)
-            found["schema"] = name if name in self.categories else None
-        return found
+            cells["schema"] = name if name in self.categories else None
+        return cells
 
     def row(self, item: Extraction[Any], beside: Mapping[str, Any]) -> tuple[Extraction[Any], Row]:
         """(the extraction, its row); the extraction fails if serializers of its schema raise."""
@@ -99,11 +103,93 @@ def _kept(value: Any) -> Any:
 _NOT_FINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 
 
-def check_kept(keep: Sequence[str], there: Sequence[str], what: str) -> None:
+def check_kept(keep: Sequence[str], there: Sequence[str], source: str) -> None:
     """Raises InputError for a column to keep that the input, if it is known, lacks."""
     for name in keep:
         if not isinstance(name, str):
             raise InputError(f"keep names {name!r}, which is no text; write {str(name)!r}")
         if there and name not in there:
             near = perhaps(name, there)
-            raise InputError(f"keep names {name!r}{near}, but {what} has {some_of(there)}")
+            raise InputError(f"keep names {name!r}{near}, but {source} has {some_of(there)}")
+
+
+K = TypeVar("K")
+
+Extract: TypeAlias = Callable[[Iterable[Record]], Iterator[Extraction[Any]]]
+"""A function from records to extractions, in any order; `index` is the record's place."""
+
+MOST_AHEAD = 16_384
+"""The most rows that are read beyond the first unfinished one."""
+
+
+def compute(
+    extract: Extract,
+    form: RowForm,
+    rows: Iterable[tuple[K, int, Record]],
+    *,
+    most_ahead: int = MOST_AHEAD,
+) -> Generator[tuple[K, Extraction[Any], Row], None, None]:
+    """(key, index, record) -> (key, extraction, row), as they finish.
+
+    All rows go through one stream, so that the model never waits between streams. Only if a row
+    takes so long that `most_ahead` rows behind it have been read, the stream ends with the rows in
+    flight, and a new one continues.
+
+    Raises InputError for an input that breaks off, once all rows before the break are done.
+    """
+    source = iter(rows)
+    # Rows that are read and not finished, by place: key, index, and what is copied of the record.
+    waiting: dict[int, tuple[K, int, Row]] = {}
+    read = oldest = 0
+    broken: InputError | None = None
+    is_open = True
+
+    def admitted() -> Iterator[Record]:
+        nonlocal read, oldest, broken, is_open
+        while True:
+            while oldest < read and oldest not in waiting:
+                oldest += 1
+            if read - oldest >= most_ahead:
+                return
+            try:
+                key, index, record = next(source)
+            except StopIteration:
+                is_open = False
+                return
+            except InputError as error:
+                broken, is_open = error, False
+                return
+            waiting[read] = key, index, form.beside(record)
+            read += 1
+            yield record
+
+    while is_open:
+        first = read
+        stream = extract(admitted())
+        try:
+            for item in stream:
+                key, index, beside = waiting.pop(first + item.index)
+                yield key, *form.row(replace(item, index=index), beside)
+        finally:
+            if isinstance(stream, Generator):
+                stream.close()  # at once, since a thread may be at work
+    if broken is not None:
+        raise broken
+
+
+def in_order(
+    extract: Extract, form: RowForm, rows: Iterable[tuple[int, Record]]
+) -> Generator[tuple[Extraction[Any], Row], None, None]:
+    """(index, record) -> (extraction, row), in order.
+
+    At most `MOST_AHEAD` rows are held back.
+    """
+    numbered = ((place, index, record) for place, (index, record) in enumerate(rows))
+    waiting: dict[int, tuple[Extraction[Any], Row]] = {}
+    due = 0
+    with closing(compute(extract, form, numbered)) as stream:
+        for place, item, row in stream:
+            waiting[place] = item, row
+            while due in waiting:
+                yield waiting.pop(due)
+                due += 1

@@ -1,7 +1,9 @@
 """Places of files: on a local disk, or in any store that fsspec supports.
 
 A place is a path, or an address such as `s3://bucket/key`. A written file appears whole or not at
-all.
+all. For missing credentials, endpoints that do not answer and invalid names of buckets, each
+store's package raises classes of its own, which become InputErrors here. A `Shelf` keeps values on
+the disk that do not fit into memory.
 """
 
 from __future__ import annotations
@@ -9,16 +11,67 @@ from __future__ import annotations
 import errno
 import glob
 import importlib
+import io
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import sqlite3
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
 from schemax.errors import InputError
-from schemax.io.stores import Store, reaching
+
+_ANSWERS = (FileNotFoundError, FileExistsError, NotADirectoryError)
+
+
+@contextmanager
+def reaching(
+    place: str, answers: tuple[type[Exception], ...] = _ANSWERS
+) -> Generator[None, None, None]:
+    """Turns errors into an InputError that names the place. answers: errors that pass unchanged."""
+    try:
+        yield
+    except InputError:
+        raise
+    except answers:
+        raise
+    except Exception as error:
+        reason = str(error) or "no reason is given"
+        if isinstance(error, OSError):
+            reason = error.strerror or reason
+        elif not isinstance(error, (ImportError, ValueError)):  # their texts suffice
+            reason = f"{type(error).__name__}: {reason}"
+        raise InputError(f"cannot reach {place}: {reason}") from error
+
+
+class _Reached:
+    """An object of fsspec whose methods raise InputError, except for `answers`.
+
+    place: an address, for messages. answers: errors that the caller distinguishes.
+    """
+
+    def __init__(
+        self, inner: Any, place: str, answers: tuple[type[Exception], ...] = _ANSWERS
+    ) -> None:
+        self._inner, self._place, self._answers = inner, place, answers
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._inner, name)
+        return reaching(self._place, self._answers)(attribute) if callable(attribute) else attribute
+
+
+class Store(_Reached):
+    """A file system of fsspec."""
+
+    def open(self, path: str, mode: Literal["rb", "wb"] = "rb") -> BinaryIO:
+        """Opens a file with Python's buffer, since fsspec's cannot bound the length of lines."""
+        answers = (OSError,) if mode == "rb" else _ANSWERS  # readers report how far they came
+        with reaching(self._place):
+            raw: Any = _Reached(self._inner.open(path, mode), self._place, answers)
+        return cast(BinaryIO, (io.BufferedReader if mode == "rb" else io.BufferedWriter)(raw))
+
 
 EXTRA = "tables"
 ICEBERG = "iceberg://"
@@ -109,21 +162,22 @@ def expand(name: str) -> list[str]:
     if is_folder(name):
         system, path = filesystem(name)
         root = path.rstrip("/")
-        inner = sorted(one.removeprefix(root).lstrip("/") for one in system.find(path))
+        inner = sorted(file.removeprefix(root).lstrip("/") for file in system.find(path))
         start = name if name.endswith(("/", os.sep)) else f"{name}/"
-        found = [f"{start}{one}" for one in inner if not any(p[:1] in "._" for p in one.split("/"))]
+        seen = (file for file in inner if not any(p[:1] in "._" for p in file.split("/")))
+        files = [f"{start}{file}" for file in seen]
     elif not _WILDCARDS.search(name) or (not is_remote(name) and os.path.exists(name)):
         return [name]
     elif is_remote(name):
         system, path = filesystem(name)
-        found = sorted(system.unstrip_protocol(one) for one in system.glob(path))
+        files = sorted(map(system.unstrip_protocol, system.glob(path)))
     else:
-        found = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
-    if not found:
+        files = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
+    if not files:
         raise InputError(
             f"cannot read {name}: no file {'is in it' if is_folder(name) else 'matches'}"
         )
-    return found
+    return files
 
 
 def reading(name: str) -> BinaryIO:
@@ -214,13 +268,6 @@ def is_file(name: str) -> bool:
     return bool(system.isfile(path))
 
 
-def remove_file(name: str) -> None:
-    """Removes a file, if it exists."""
-    system, path = filesystem(name)
-    if system.isfile(path):
-        system.rm_file(path)
-
-
 def check_folder(name: str) -> None:
     """Raises InputError if no file can be made in the folder of a name."""
     if is_remote(name):
@@ -246,9 +293,9 @@ def sync_folder(path: Path) -> None:
 
 def suffixes(name: str) -> tuple[str, str]:
     """(suffix of the format, of the compression) in lower case: (".jsonl", ".gz"), (".csv", "")."""
-    found = [one.lower() for one in PurePosixPath(name.replace(os.sep, "/")).suffixes[-2:]]
-    compression = found.pop() if found and found[-1] in (".gz", ".zst") else ""
-    return (found[-1] if found else "", compression)
+    names = [suffix.lower() for suffix in PurePosixPath(name.replace(os.sep, "/")).suffixes[-2:]]
+    compression = names.pop() if names and names[-1] in (".gz", ".zst") else ""
+    return (names[-1] if names else "", compression)
 
 
 class Folder:
@@ -273,13 +320,14 @@ class Folder:
         if self.path is not None:
             sync_folder(self.path.parent)
 
-    def names(self) -> list[str]:
+    def sizes(self) -> dict[str, int]:
+        """The sizes of the files in the folder by name."""
         self._system.invalidate_cache()
         try:
-            found = self._system.ls(self._place, detail=False)
+            entries = self._system.ls(self._place, detail=True)
         except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
+            return {}
+        return {entry["name"].rstrip("/").rpartition("/")[2]: entry["size"] for entry in entries}
 
     def is_file(self, name: str) -> bool:
         """True for a file that is no link; stores that are not local have files alone."""
@@ -295,16 +343,13 @@ class Folder:
         with writing(f"{self.name}/{name}", f"{self.name}/{name}.tmp") as handle:
             handle.write(data)
 
-    def rename(self, old: str, new: str) -> None:
-        _rename(f"{self.name}/{old}", f"{self.name}/{new}")
-
     def delete(self, names: Sequence[str]) -> None:
         if names:
             self._system.rm([f"{self._place}/{name}" for name in names])
 
     def remove(self) -> None:
         """Removes the folder if it is empty, and no link is named."""
-        if self._is_link or self.names():
+        if self._is_link or self.sizes():
             return
         with suppress(OSError):  # somebody has just put a file into it; some stores have no folders
             self._system.rmdir(self._place)
@@ -346,3 +391,42 @@ class Folder:
                 return handle
             os.close(handle)
         return None
+
+
+Key: TypeAlias = str | bytes | int
+
+
+class Shelf:
+    """Values by key in a temporary file, of which a few MiB are in memory."""
+
+    def __init__(self) -> None:
+        # Streams may read their input in another thread than the one that began them.
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._database.executescript(
+            "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
+            "CREATE TABLE shelf (key BLOB PRIMARY KEY, value TEXT) WITHOUT ROWID; BEGIN"
+        )
+
+    def put(self, key: Key, value: str | None = None) -> None:
+        self._database.execute("INSERT OR REPLACE INTO shelf VALUES (?, ?)", (key, value))
+
+    def add(self, key: Key, value: str | None = None) -> bool:
+        """Adds a key; True if the key is new. An old key keeps its value."""
+        cursor = self._database.execute("INSERT OR IGNORE INTO shelf VALUES (?, ?)", (key, value))
+        return cursor.rowcount == 1
+
+    def get(self, key: Key) -> tuple[str | None] | None:
+        """The value in a tuple; None for an unknown key."""
+        row: tuple[str | None] | None = self._database.execute(
+            "SELECT value FROM shelf WHERE key = ?", (key,)
+        ).fetchone()
+        return row
+
+    def items(self) -> Iterator[tuple[bytes, str]]:
+        """Yields keys and values, in the order of the keys."""
+        yield from self._database.execute("SELECT key, value FROM shelf ORDER BY key")
+
+    def unset(self) -> int:
+        """The number of keys without a value."""
+        query = "SELECT count(*) FROM shelf WHERE value IS NULL"
+        return int(self._database.execute(query).fetchone()[0])

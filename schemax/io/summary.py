@@ -75,10 +75,10 @@ class Summary:
         """The summary of a run that has computed nothing and kept the table."""
         return replace(self, computed=0, seconds=1e-9, decoded=0, passes=0, tokens=0)
 
-    def plus(self, other: Summary, *counts: str) -> Summary:
+    def plus(self, more: Summary, *counts: str) -> Summary:
         """The summary with the costs of both, and the sums of the named counts."""
         names = (*COSTS, *counts)
-        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
+        return replace(self, **{name: getattr(self, name) + getattr(more, name) for name in names})
 
     def lines(self) -> Iterator[str]:
         """The summary as text: duplicate ids, the commonest kinds of errors, the numbers."""
@@ -107,11 +107,11 @@ class Summary:
             )
 
 
-def _kinds(what: str, kinds: Sequence[tuple[str, int]]) -> Iterator[str]:
+def _kinds(label: str, kinds: Sequence[tuple[str, int]]) -> Iterator[str]:
     for kind, number in kinds[:_MOST_KINDS]:
-        yield f"{what}: {counted(number, 'time')} {kind}"
-    if rest := len(kinds[_MOST_KINDS:]):
-        yield f"{what}: and {counted(rest, 'more kind')}"
+        yield f"{label}: {counted(number, 'time')} {kind}"
+    if further := len(kinds[_MOST_KINDS:]):
+        yield f"{label}: and {counted(further, 'more kind')}"
 
 
 class Tally:

@@ -84,20 +84,20 @@ class TableSchema:
         names = [attribute.name for model in models for attribute in compile_attributes(model)]
         read = tuple(dict.fromkeys(names)) if details else ()
         is_mixed = isinstance(schemas, Mapping)
-        made = cls(columns_of(schemas), read, details, tuple(keep), is_mixed, located)
-        called = Counter(column.name for column in made.columns)
+        table = cls(columns_of(schemas), read, details, tuple(keep), is_mixed, located)
+        called = Counter(column.name for column in table.columns)
         if twice := [name for name, number in called.items() if number > 1]:
             raise InputError(
                 f"two columns would be called {twice[0]!r}: rename the field, or the column of the "
                 "input, or do not keep that"
             )
-        return made
+        return table
 
     @property
     def own(self) -> tuple[Column, Column]:
         """Id and index, renamed if the schema declares fields with these names."""
-        taken = {column.name for column in self.fields}
-        id, index = ("_id" if "id" in taken else "id", "_index" if "index" in taken else "index")
+        names = {column.name for column in self.fields}
+        id, index = ("_id" if "id" in names else "id", "_index" if "index" in names else "index")
         return Column(id, "string"), Column(index, "integer")
 
     @cached_property
@@ -108,33 +108,33 @@ class TableSchema:
         single fields.
         """
         id, index = self.own
-        found: list[tuple[Column, tuple[str, ...]]] = [(id, ("id",)), (index, ("index",))]
-        found += ((column, ("kept", column.name)) for column in self.kept)
-        found += [(_SCHEMA, ("schema",))] if self.is_mixed else []
-        found += ((column, ("attributes", column.name)) for column in self.fields)
-        found += [(_ERROR, ("error",)), (_FIELD_ERRORS, ("faults",))]
-        found += [(_LEAST, ("least_confidence",))] if self.details else []
+        places: list[tuple[Column, tuple[str, ...]]] = [(id, ("id",)), (index, ("index",))]
+        places += ((column, ("kept", column.name)) for column in self.kept)
+        places += [(_SCHEMA, ("schema",))] if self.is_mixed else []
+        places += ((column, ("attributes", column.name)) for column in self.fields)
+        places += [(_ERROR, ("error",)), (_FIELD_ERRORS, ("faults",))]
+        places += [(_LEAST, ("least_confidence",))] if self.details else []
         alone = self.details == "confidence"
         kinds = _DETAILS[:1] if alone else _DETAILS if self.located else _DETAILS[:-1]
         for field, kind in product(self.read, kinds):
             name = f"{field.replace('.', SEPARATOR)}__{kind.name}"
             path = ("confidences", field) if alone else ("fields", field, kind.name)
-            found.append((replace(kind, name=name), path))
-        return tuple(found)
+            places.append((replace(kind, name=name), path))
+        return tuple(places)
 
     @property
     def results(self) -> tuple[Column, ...]:
         """The columns of results: all but id, index and columns of the input."""
         return self.columns[len(self.own) + len(self.kept) :]
 
-    def check_beside(self, kept: Sequence[str], what: str) -> None:
+    def check_beside(self, kept: Sequence[str], source: str) -> None:
         """Raises InputError for a column of the input with the name of a column of the results."""
-        taken = {column.name for column in self.results}
-        if twice := [name for name in kept if name in taken]:
-            rest = [name for name in kept if name not in taken]
+        names = {column.name for column in self.results}
+        if twice := [name for name in kept if name in names]:
+            remaining = [name for name in kept if name not in names]
             raise InputError(
-                f"{what} and the results both have a column {twice[0]!r}; rename it, or say "
-                f"which columns to keep beside the results: keep={rest!r}"
+                f"{source} and the results both have a column {twice[0]!r}; rename it, or say "
+                f"which columns to keep beside the results: keep={remaining!r}"
             )
 
     @property
@@ -163,10 +163,10 @@ class TableSchema:
         failed = row["attributes"] is None
         error = reasons(row["errors"]) if failed else None
         faults = [] if failed else [dict(error) for error in row["errors"]]
-        found = {**row, "error": error, "faults": faults}
+        cells_by_source = {**row, "error": error, "faults": faults}
         cells: dict[str, Any] = {}
         for column, path in self._places:  # `_field_errors` comes after all that may add to them
-            value = at(found, path)
+            value = at(cells_by_source, path)
             try:
                 cells[column.name] = column.cell(value)
             except (ValueError, TypeError, OverflowError) as problem:

@@ -11,22 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from schemax.attributes import settings_of
 from schemax.base.process import frozen_heap
 from schemax.base.resources import version
 from schemax.compiler import CompiledSchema
 from schemax.config import LEFT_TO_MODELS, resolve_decoding
 from schemax.errors import ModelError
-from schemax.extraction.calls import Options
-from schemax.extraction.documents import RecordFields
+from schemax.extraction.documents import Options, RecordFields
 from schemax.extraction.extractor import Extractor
 from schemax.io import fingerprint
 from schemax.io.columns import Schemas, named_schemas
 from schemax.io.long_documents import Fitted, TooLong, fits_model
 from schemax.io.records import Record
 from schemax.io.resumable import ResumableRun
-from schemax.io.rows import Details, RowForm
-from schemax.io.stream import Extract
+from schemax.io.rows import Details, Extract, RowForm
 from schemax.results import Extraction
 from schemax.servers.remote import RemoteModel
 
@@ -104,34 +101,34 @@ class Task:
     def model_fingerprint(self, extractor: Extractor) -> dict[str, Any]:
         """The settings that rows depend on and that only a model tells."""
         decoding = self.options.get("decoding")
-        config = extractor.decoding if decoding is None else resolve_decoding(decoding)
-        found = fingerprint.of_settings(config, extractor.calibration)
+        config = extractor.defaults.decoding if decoding is None else resolve_decoding(decoding)
+        settings = fingerprint.of_settings(config, extractor.defaults.calibration)
         settled: dict[str, dict[str, Any]] = {name: {} for name in LEFT_TO_MODELS}
         for name, schema in named_schemas(self.schemas).items():
-            own = settings_of(schema)
-            format = self.options.get("format") or extractor.prompt.format
-            format = format or own.format or extractor.format or "json"
-            decoded, template = extractor.settled(schema, config, self.options.get("template"))
-            said = fingerprint.of_prompt(format, template)
-            found[f"format {name}".strip()], found[f"template {name}".strip()] = said
+            format = self.options.get("format") or extractor.defaults.named_format(schema) or "json"
+            template = self.options.get("template")
+            decoded, template = extractor.defaults.settled(schema, config, template)
+            format_name, template_digest = fingerprint.of_prompt(format, template)
+            settings[f"format {name}".strip()] = format_name
+            settings[f"template {name}".strip()] = template_digest
             for setting, values in settled.items():
                 values[name] = getattr(decoded, setting)
         for setting, values in settled.items():
             several = set(values.values())
-            found[f"decoding {setting}"] = several.pop() if len(several) == 1 else values
-        found["prompt"] = fingerprint.of_prompt_file(extractor.prompt)
+            settings[f"decoding {setting}"] = several.pop() if len(several) == 1 else values
+        settings["prompt"] = fingerprint.of_prompt_file(extractor.defaults.prompt)
         if isinstance(extractor.model, RemoteModel):
-            return found | extractor.model.fingerprint()
+            return settings | extractor.model.fingerprint()
         model = extractor.model.model
-        found["model"] = (
+        settings["model"] = (
             fingerprint.of_weights(model, extractor.tokenizer, extractor.eos_ids)
             if self.place is None
             else fingerprint.of_model(self.place, model)
         )
         adapter = self.loading.get("adapter")
-        found["adapter"] = None if adapter is None else fingerprint.of_model(adapter, model)
-        found["quantization"] = self.loading.get("quantization")
-        return found | {"dtype": str(extractor.model.dtype).removeprefix("torch.")}
+        settings["adapter"] = None if adapter is None else fingerprint.of_model(adapter, model)
+        settings["quantization"] = self.loading.get("quantization")
+        return settings | {"dtype": str(extractor.model.dtype).removeprefix("torch.")}
 
     def facts(self) -> dict[str, Any]:
         """The `model_fingerprint` in the calling process."""
@@ -144,9 +141,9 @@ class Task:
         """
         extractor = self.loaded()
         written = json.loads(json.dumps(expected))
-        if found := fingerprint.differences(written, self.model_fingerprint(extractor)):
+        if changes := fingerprint.differences(written, self.model_fingerprint(extractor)):
             raise ModelError(
-                f"{platform.node()} loaded a different model from the others: {'; '.join(found)}"
+                f"{platform.node()} loaded a different model from the others: {'; '.join(changes)}"
             )
         return self.extract(extractor)
 

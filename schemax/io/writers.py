@@ -19,12 +19,11 @@ from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 from schemax.errors import InputError
 from schemax.io.arrow import record_batch, schema_of
 from schemax.io.columns import Column, cell_text
-from schemax.io.csv_in import DELIMITERS
 from schemax.io.excel import EXCEL, ExcelWriter
 from schemax.io.lake import adding, is_lake, lake_table
 from schemax.io.partitions import Layout, Sorted, created, replacing
 from schemax.io.readers import ARROW, CSV, JSON, PARQUET, check_format
-from schemax.io.records import STANDARD
+from schemax.io.records import DELIMITERS, STANDARD
 from schemax.io.storage import is_replaceable, is_table_folder, optional, suffixes, writing
 from schemax.io.table_schema import TableSchema
 
@@ -95,9 +94,9 @@ def open_writer(
         assert table is not None
         by = () if layout is None else layout.by
         with adding(name, table.columns, run, by) as handle:
-            made: Writer = _Arrow(handle, table, table.columns, parquet=False)
-            yield made
-            made.close()
+            writer: Writer = _Arrow(handle, table, table.columns, parquet=False)
+            yield writer
+            writer.close()
         return
     if layout is not None:
         assert table is not None
@@ -105,21 +104,21 @@ def open_writer(
         yield ordered
         with replacing(name) as folder:
             columns = [column for column in table.columns if column.name not in layout.by]
-            for file, found in ordered.files():
+            for file, rows_of_file in ordered.files():
                 with created(folder, file) as handle:
-                    one = _Arrow(handle, table, columns, parquet=True)
-                    for row in found:
-                        one.write(row)
-                    one.close()
+                    part = _Arrow(handle, table, columns, parquet=True)
+                    for row in rows_of_file:
+                        part.write(row)
+                    part.close()
         return
     keep = scratch is None and not is_typed(name)
     with (
         writing(name, scratch, keep_partial=keep) as raw,
         _compressed(raw, suffixes(name)[1]) as handle,
     ):
-        made = _writer(handle, name, table, csv_formulas)
-        yield made
-        made.close()
+        writer = _writer(handle, name, table, csv_formulas)
+        yield writer
+        writer.close()
 
 
 def _writer(handle: Any, name: str, table: TableSchema | None, formulas: Formulas) -> Writer:

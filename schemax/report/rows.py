@@ -101,7 +101,7 @@ def _cell(result: FieldResult, texts: Mapping[str, str]) -> dict[str, Any]:
     legal = result.legal_probability
     cell = {
         "v": _plain(result.value),
-        "r": result.raw,
+        "r": result.raw or None,
         "c": _rounded(result.confidence),
         "n": _rounded(result.null_probability),
         "k": None if legal is None or legal > 0.995 else round(legal, 2),

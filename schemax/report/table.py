@@ -15,7 +15,7 @@ from schemax.io.columns import at, leaves
 from schemax.io.finished import RunRecord, read_results
 from schemax.io.readers import InputFiles, Shard
 from schemax.report.page import Report
-from schemax.results import Extraction, FieldError, FieldResult, Span
+from schemax.results import Extraction, FieldError, FieldResult, SlotText, Span
 from schemax.results.spans import SpanFinder
 
 Declare = Callable[[Mapping[str, Any]], type[BaseModel]]
@@ -107,14 +107,16 @@ def _extraction(
         name = ".".join(path)
         value = at(row["attributes"], path)
         read = details.get(name) or {}
-        fields[name] = FieldResult(
-            read.get("raw"),
-            value,
-            read.get("confidence", confidences.get(name)),
+        slot = SlotText(
+            read.get("raw") or "",
+            "stop",
+            0,
+            complete=True,
+            confidence=read.get("confidence", confidences.get(name)),
             legal_probability=read.get("legal_probability"),
-            spans=_spans(value, read.get("span"), finder, texts),
-            note=read.get("note"),
         )
+        spans = _spans(value, read.get("span"), finder, texts)
+        fields[name] = FieldResult(slot, value, spans, note=read.get("note"))
     return Extraction(
         None if row["attributes"] is None else model.model_construct(),
         row["index"],

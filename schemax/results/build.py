@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 from schemax.attributes import Attribute
 from schemax.formats import OutputFormat
 from schemax.reading.markup import plain_text
-from schemax.results.copies import leave_out_copies
 from schemax.results.echoes import echo_note, is_echo
-from schemax.results.extraction import Extraction, FieldResult, LaterResults, SlotText, Span
+from schemax.results.extraction import Extraction, FieldResult, LaterResults, Span
 from schemax.results.fields import Fallback, Leaf, field_tree_of
 from schemax.results.instance import MOVED, final, instance_of, of_other_members, partial_of
-from schemax.results.list_results import taken_together
+from schemax.results.list_results import leave_out_copies, taken_together
 from schemax.results.row import Row
+from schemax.results.slot_text import SlotText
 from schemax.results.spans import Mentions, SpanFinder
 
 T = TypeVar("T")
@@ -131,28 +131,13 @@ class _Report:
             is_stated = self.row.stated[leaf.index]
             value, note = None, "left out: of another kind" if is_stated else None
         if slot is None:
-            return FieldResult(raw=None, value=value, finish_reason="eos", tokens=0)
+            return FieldResult(None, value)
         places = () if value is None or mentions is None else self._places(leaf, mentions)
         spans = tuple(span for _, span in places)
-        slot = taken_together(slot)
         if echoed := echo_note(self._echoes(leaf, places)):
             note = f"{note}; {echoed}" if note else echoed
-        return FieldResult(
-            raw=slot.raw,
-            value=value,
-            confidence=slot.confidence,
-            probability=slot.probability,
-            left_out=slot.left_out,
-            null_probability=slot.null_probability,
-            legal_probability=slot.legal_probability,
-            legal_at_start=slot.legal_at_start,
-            alternatives=slot.alternatives,
-            spans=spans,
-            locations=() if self.finder is None else self.finder.locations(spans),
-            note=note,
-            finish_reason=slot.finish_reason,
-            tokens=slot.tokens,
-        )
+        locations = () if self.finder is None else self.finder.locations(spans)
+        return FieldResult(taken_together(slot), value, spans, locations, note)
 
     def _value(self, leaf: Leaf) -> Any:
         """The value in the instance; without one, as it was read, before validation by Pydantic."""

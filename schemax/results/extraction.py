@@ -6,7 +6,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from math import isfinite
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -17,6 +17,7 @@ from schemax.attributes.classes import dumped
 from schemax.base.messages import clipped, counted, some_of
 from schemax.errors import ExtractionError
 from schemax.results.file_text import Location
+from schemax.results.slot_text import SlotText
 from schemax.tokens import FinishReason
 
 logger = logging.getLogger(__name__)
@@ -44,30 +45,31 @@ class Span(NamedTuple):
     field: str
 
 
+Fact = TypeVar("Fact")
+
+
+class _OfSlot(Generic[Fact]):
+    """A fact of a result's slot, by the same name: a property of `FieldResult`."""
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self._name = name
+
+    def __get__(self, result: FieldResult | None, owner: type[Any]) -> Fact:
+        value: Any = self if result is None else getattr(result.slot or _UNMENTIONED, self._name)
+        return value  # type: ignore[no-any-return]
+
+
+_UNMENTIONED = SlotText("", "eos", 0, complete=True)
+
+
 @dataclass(frozen=True, slots=True)
 class FieldResult:
-    """The result of a field: its value, with probabilities, places and notes.
+    """The result of a field: its value and the slot that it was read from, with places and notes.
 
-    For a list in two phases, all entries refer to the count and all items: see docs/lists.md.
-
-    raw: the text that the model wrote, without delimiter; None if the output did not mention the
-        field.
+    slot: the text and its probabilities; None if the output did not mention the field. `raw` (then
+        None), `finish_reason` (then "eos") and the facts below it are properties, see `SlotText`.
+        For a list in two phases, they refer to the count and all items: see docs/lists.md.
     value: the final value, after validators and defaults. For a failed row, the value as read.
-    confidence: the probability of the value under the model. For a typed value, among all values
-        allowed; for free text, the geometric mean over its tokens. For a calibrated model, the
-        frequency with which such values are right (schemax.base.calibration), except for null. None
-        where the model wrote keys and values itself, where a server tells no probabilities, and for
-        a field that the output did not mention.
-    probability: of the whole value: the product over its tokens, where `confidence` is a mean.
-    left_out: True if the text is too improbable (the decoding's `min_probability`) to count as a
-        value: `raw` and `confidence` refer to the text, `value` is the field's value without one.
-    null_probability: the probability that there is no value; None where a value is required.
-    legal_probability: the part of the model's probability on texts that the field's type allows,
-        an upper bound of `confidence` and `probability`. A low one shows that the model preferred
-        another text. legal_at_start: the same at the first token alone. None where the model wrote
-        keys and values itself.
-    alternatives: for an Enum, Literal or bool, every choice and its probability among the choices,
-        None for null; empty for other fields.
     spans: the places of the written text in the document: one per item that the model wrote for a
         list, else one; None for a text that is not found. Empty without a value, for a default,
         and for bool, which has no text of its own.
@@ -76,24 +78,28 @@ class FieldResult:
     note: the interpretation of the text, '"140 cm" read as 55.1 (centimeter in inch)', for a list
         of all items; a first value that was refused, with the reason; a text that stands in the
         prompt but not in the document. None for a literal, or for a text that could not be read.
-    finish_reason: "eos" also for a field that the output did not mention.
-    tokens: the number of tokens decoded for the field, delimiter included.
     """
 
-    raw: str | None
+    slot: SlotText | None
     value: Any
-    confidence: float | None = None
-    probability: float | None = None
-    left_out: bool = False
-    null_probability: float | None = None
-    legal_probability: float | None = None
-    legal_at_start: float | None = None
-    alternatives: Mapping[Any, float] = field(default_factory=dict)
     spans: tuple[Span | None, ...] = ()
     locations: tuple[Location | None, ...] = ()
     note: str | None = None
-    finish_reason: FinishReason = "stop"
-    tokens: int = 0
+
+    finish_reason = _OfSlot[FinishReason]()
+    tokens = _OfSlot[int]()
+    confidence = _OfSlot[float | None]()
+    probability = _OfSlot[float | None]()
+    null_probability = _OfSlot[float | None]()
+    legal_probability = _OfSlot[float | None]()
+    legal_at_start = _OfSlot[float | None]()
+    alternatives = _OfSlot[Mapping[Any, float]]()
+    left_out = _OfSlot[bool]()
+
+    @property
+    def raw(self) -> str | None:
+        """The text that the model wrote, without delimiter."""
+        return None if self.slot is None else self.slot.raw
 
     @property
     def span(self) -> Span | None:
@@ -103,7 +109,7 @@ class FieldResult:
     @property
     def location(self) -> Location | None:
         """The place of `span` in its file; None for a text that was not read from a file."""
-        return next((one for one in self.locations if one is not None), None)
+        return next((place for place in self.locations if place is not None), None)
 
     @property
     def grounded(self) -> bool | None:
@@ -197,7 +203,7 @@ class Extraction(Generic[T]):
         row: dict[str, Any] = {"id": self.document_id, "index": self.index, "attributes": None}
         if self.value is not None:
             row["attributes"] = json_ready(dumped(self.value, mode="json"))
-        row["errors"] = [_as_dict(error) for error in self.errors]
+        row["errors"] = [_as_json(error, ("field", "message", "raw")) for error in self.errors]
         if details:
             row["fields"] = {name: _details(result) for name, result in self.fields.items()}
             if self.partial:
@@ -205,59 +211,27 @@ class Extraction(Generic[T]):
         return row
 
 
-@dataclass(frozen=True, slots=True)
-class SlotText:
-    """The text that was decoded for one slot.
-
-    raw: the text without delimiter.
-    complete: True if the stop rule was met, so that the value cannot be cut off.
-    is_loop: True if the text ends in a repetition of a few tokens.
-    left_out: True if the text is too improbable to count as a value.
-    items: for a list in two phases, whose raw text is the count, the slots of every item.
-    repaired: the second answer, if the value was asked for again, until either answer is taken.
-    refused: the first text that was refused, and the reason. note: a note on the outcome.
-    confidence, probability, null_probability, alternatives, legal_...: see `FieldResult`.
-    """
-
-    raw: str
-    finish_reason: FinishReason
-    tokens: int
-    complete: bool
-    confidence: float | None = None
-    probability: float | None = None
-    null_probability: float | None = None
-    legal_probability: float | None = None
-    legal_at_start: float | None = None
-    alternatives: Mapping[Any, float] = field(default_factory=dict)
-    left_out: bool = False
-    items: tuple[tuple[SlotText, ...], ...] | None = None
-    repaired: SlotText | None = None
-    refused: tuple[str, str] | None = None
-    note: str | None = None
-    is_loop: bool = False
-
-    @property
-    def is_cut(self) -> bool:
-        """True if the value exceeded its token budget."""
-        return self.finish_reason == "length" and not self.complete
+_COLUMNS = (
+    *("raw", "value", "confidence", "probability", "left_out", "null_probability"),
+    *("legal_probability", "legal_at_start", "note", "finish_reason", "tokens"),
+)
 
 
-def _as_dict(item: FieldError | FieldResult) -> dict[str, Any]:
-    plain = {one.name: getattr(item, one.name) for one in fields(item)}
-    return {name: json_ready(to_jsonable_python(x, fallback=str)) for name, x in plain.items()}
+def _as_json(item: FieldError | FieldResult, names: Iterable[str]) -> dict[str, Any]:
+    plain = {name: to_jsonable_python(getattr(item, name), fallback=str) for name in names}
+    return {name: json_ready(value) for name, value in plain.items()}
 
 
 def _details(result: FieldResult) -> dict[str, Any]:
     """A result in JSON types, with `spans` for lists alone, and locations for files alone."""
-    row = _as_dict(replace(result, alternatives={}))
-    del row["spans"], row["alternatives"], row["locations"]
+    row = _as_json(result, _COLUMNS)
     row["span"] = _place(result.span)
     if isinstance(row["value"], list):
         row["spans"] = [_place(span) for span in result.spans]
     if result.locations:
         row["location"] = _in_file(result.location)
         if isinstance(row["value"], list):
-            row["locations"] = [_in_file(one) for one in result.locations]
+            row["locations"] = [_in_file(location) for location in result.locations]
     row["grounded"] = result.grounded
     if result.alternatives:
         row["alternatives"] = {_label(choice): p for choice, p in result.alternatives.items()}
@@ -313,12 +287,12 @@ def check_on_error(on_error: str) -> None:
         raise ValueError(f'on_error must be "raise" or "null", not {on_error!r}')
 
 
-def values_of(found: Iterable[Extraction[Any]], on_error: str) -> list[Any]:
+def values_of(extractions: Iterable[Extraction[Any]], on_error: str) -> list[Any]:
     """Returns the instances in input order, None for a failed row.
 
     Raises ExtractionError for failed rows if on_error is "raise".
     """
-    finished = sorted(found, key=lambda item: item.index)
+    finished = sorted(extractions, key=lambda item: item.index)
     if on_error == "raise" and any(item.value is None for item in finished):
         raise ExtractionError(finished)
     _warn_of_fields(finished)

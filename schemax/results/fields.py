@@ -36,8 +36,8 @@ class Leaf:
     """An attribute, with its fallbacks for a text that states no value, or an unusable one.
 
     annotation: the type with which Pydantic validates the value.
-    item: of a list of nested models, an item as if it were a schema of its own.
-    number: of an item of a list that was read in two phases, from 1 on.
+    item: for a list of nested models, an item as a schema of its own.
+    number: for an item of a list that was read in two phases, its number, from 1 on.
     """
 
     index: int
@@ -52,13 +52,13 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """The root or a nested model. `fallbacks`: besides building it; `leaves`: all below it.
+    """The root or a nested model. fallbacks: besides building it; leaves: all below it.
 
     is_list: True for a list that was read in two phases: the children are the items, named "0",
         "1", ..., and the only leaf is the list. is_mapping: True for pairs of a dict.
-    kind, branches: of a union, the leaf that names the model (the only child), and a group for each
-        of the leaf's choices. model: the class of such a branch, or of an item that may stand for
-        its list. is_bare: True if the only child stands for the branch.
+    kind, branches: for a union, the leaf that names the model (the only child), and a group for
+        each of the leaf's choices. model: the class of such a branch, or of an item that may stand
+        for its list. is_bare: True if the only child stands for the branch.
     is_one_or_several: True for a list for which a single item may stand.
     """
 
@@ -84,7 +84,7 @@ class FieldTree:
 
 def field_tree_of(schema: Any) -> FieldTree:
     """Returns the fields of a class. Raises SchemaError for a class that cannot be compiled."""
-    return _field_tree_of(schema)
+    return _field_tree_of(schema)  # type checkers do not take every class for hashable
 
 
 @lru_cache(maxsize=128)
@@ -105,11 +105,11 @@ def part_of(schema: Any, name: str) -> type[BaseModel]:
     """Makes a model of one field of a schema, to read the field before the others are known."""
     field = schema.model_fields[name]
     fields: Any = {name: (field.annotation, field)}
-    made: Any = create_model(schema.__name__, __config__=schema.model_config, **fields)
-    made.__schema_settings__ = {"language": settings_of(schema).language}
+    model: Any = create_model(schema.__name__, __config__=schema.model_config, **fields)
+    model.__schema_settings__ = {"language": settings_of(schema).language}
     if own := json_properties(schema).get(name):
-        made.__json_properties__ = {name: own}
-    part: type[BaseModel] = made
+        model.__json_properties__ = {name: own}
+    part: type[BaseModel] = model
     return part
 
 
@@ -162,10 +162,10 @@ def _group(model: type[Any], place: _Place, discriminator: Discriminator | None 
         if field_type.models:
             inside = _numbered(leaf.attribute.fields)
             item = _Place(*inside, (), (Fallback.OMIT,), around, max_depth)
-            one = _nested(field_type, item)
-            if field_type.is_one_or_several and not one.branches:
-                one = replace(one, model=field_type.models[0])
-            leaf = replace(leaf, item=one)
+            inner_group = _nested(field_type, item)
+            if field_type.is_one_or_several and not inner_group.branches:
+                inner_group = replace(inner_group, model=field_type.models[0])
+            leaf = replace(leaf, item=inner_group)
         children[name] = leaf
         leaves.append(leaf)
     return Group(

@@ -53,17 +53,17 @@ def instance_of(row: Row, schema: type[T]) -> T | None:
 
 def partial_of(row: Row, schema: Any) -> dict[str, Any]:
     """The values that fit their types, by field, for a row without an instance."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     model: Any = row.root.model or schema
     for name, child in row.root.children.items():
         data = _read_below(row, child)
         if isinstance(data, Fallback):
             continue
         try:
-            found[name] = _adapter(model, name).validate_python(data, strict=False)
+            values[name] = _adapter(model, name).validate_python(data, strict=False)
         except Exception:  # a validator's, reported among the row's errors
             continue
-    return {name: _as_data(value) for name, value in found.items() if value not in (None, [])}
+    return {name: _as_data(value) for name, value in values.items() if value not in (None, [])}
 
 
 def _read_below(row: Row, node: Leaf | Group) -> Any:
@@ -106,11 +106,11 @@ def _blamed_timestamps(row: Row, instance: Any) -> bool:
         chosen = row.chosen[leaf.index]
         texts = chosen if isinstance(chosen, list) else [chosen]
         if seconds := [
-            (at, one) for at, text in enumerate(texts) for one in as_seconds(leaf, text)
+            (at, reading) for at, text in enumerate(texts) for reading in as_seconds(leaf, text)
         ]:
-            found = final(row, instance, leaf.attribute.path)
+            value = final(row, instance, leaf.attribute.path)
             is_list = leaf.attribute.is_list or leaf.number is not None
-            values = [*found] if is_list and isinstance(found, Iterable) else [found]
+            values = [*value] if is_list and isinstance(value, Iterable) else [value]
             faulty = [at for at, reading in seconds if reading in values]
             if faulty and row.drops_items(leaf):
                 row.fault_items(leaf, dict.fromkeys(faulty, _NOT_A_DATE))
@@ -124,9 +124,9 @@ def _blamed_by_document(row: Row, instance: Any) -> bool:
     blame: dict[Leaf, list[str]] = {}
     staying: list[FieldError] = []
     for place, message in problems_of(instance):
-        node, rest = row.located(place, row.root)
-        if rest and isinstance(rest[0], int):
-            message = f"item {rest[0] + 1}: {message}"
+        node, below = row.located(place, row.root)
+        if below and isinstance(below[0], int):
+            message = f"item {below[0] + 1}: {message}"
         if isinstance(node, Group):
             staying.append(FieldError(".".join(node.path) or None, message))
         elif not isinstance(row.chosen[node.index], Fallback):

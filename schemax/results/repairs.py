@@ -12,11 +12,9 @@ from schemax.attributes.field_type import FieldPath
 from schemax.base.messages import clipped
 from schemax.formats import OutputFormat
 from schemax.results.build import row_of
-from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
 from schemax.results.instance import instance_of
-
-Slots = Sequence[SlotText | None]
+from schemax.results.slot_text import Slots, SlotText
 
 
 def refusals(
@@ -71,12 +69,12 @@ def settled(
     again = refused(chosen(lambda path, slot, second: second))
 
     def take(path: FieldPath, slot: SlotText, second: SlotText) -> SlotText:
-        said = first.get(path, "")
-        tokens, refused = slot.tokens + second.tokens, (slot.raw, said)
+        reason = first.get(path, "")
+        tokens, refused = slot.tokens + second.tokens, (slot.raw, reason)
         if path in again or second.is_cut or second.raw.strip() == null:
             return replace(slot, tokens=tokens, repaired=None, refused=refused)
-        what = f"{clipped(slot.raw)} was refused ({said}), and asked for again"
-        return replace(second, tokens=tokens, refused=refused, note=what)
+        note = f"{clipped(slot.raw)} was refused ({reason}), and asked for again"
+        return replace(second, tokens=tokens, refused=refused, note=note)
 
     return chosen(take)
 
@@ -92,8 +90,8 @@ def _chosen(
         leaves = [(leaf.path, leaf.fields) for leaf in fields] or [((), ())]
         items = (
             tuple(
-                _chosen(one, below, (*path, str(number), *own), take)
-                for one, (own, below) in zip(item, leaves, strict=True)
+                _chosen(part, below, (*path, str(number), *own), take)
+                for part, (own, below) in zip(item, leaves, strict=True)
             )
             for number, item in enumerate(slot.items)
         )

@@ -21,8 +21,9 @@ from schemax.base.messages import joined, message_of, reason_of
 from schemax.formats import OutputFormat
 from schemax.reading import Reading
 from schemax.reading.booleans import is_stray_literal, says_no_value
-from schemax.results.extraction import FieldError, SlotText
+from schemax.results.extraction import FieldError
 from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of, one_or_several
+from schemax.results.slot_text import SlotText
 from schemax.results.values import count_of, is_text, readings_of, texts_of
 
 
@@ -112,7 +113,7 @@ class Row:
         self.stated[leaf.index] = texts
         values = [reading.value for reading in readings]
         self.chosen[leaf.index] = values if leaf.attribute.is_list else values[0]
-        if notes := [note for note in (slot.note, *(one.note for one in readings)) if note]:
+        if notes := [note for note in (slot.note, *(reading.note for reading in readings)) if note]:
             self.notes[leaf.index] = "; ".join(notes)
         if refused:
             self.fault_items(leaf, refused)
@@ -164,8 +165,8 @@ class Row:
         for row in rows:
             self.begin(row)
         pairs = [pair for row in zip(rows, slots, strict=True) for pair in zip(*row, strict=True)]
-        for inner, one in pairs:
-            self.read(inner, one, format)
+        for inner, part in pairs:
+            self.read(inner, part, format)
         self.chosen[leaf.index] = []  # counts as stated, even if all items are lost
         placed = (inner for inner, _ in pairs if inner.attribute.kind != "boolean")
         self.stated[leaf.index] = [text for inner in placed for text in self.stated[inner.index]]
@@ -250,10 +251,10 @@ class Row:
         inner = self.node(*group.children.values()) if group.is_bare else group
         try:
             stated = data.pop("root") if group.is_bare else data
-            made = validated(group.model, stated, strict=False, by_name=True, by_alias=False)
+            instance = validated(group.model, stated, strict=False, by_name=True, by_alias=False)
         except ValidationError as error:
             raise Misfit(inner, error) from error
-        return made.root if group.is_bare else made
+        return instance.root if group.is_bare else instance
 
     def filling(self, node: Leaf | Group) -> Any:
         node = self.node(node)
@@ -328,16 +329,16 @@ class Row:
             return False
         blame: dict[Leaf | Group, dict[int | None, list[str]]] = {}  # None: the value as a whole
         for detail in error.errors(include_url=False, include_context=False, include_input=False):
-            node, rest = self.located(detail["loc"], top)
+            node, below = self.located(detail["loc"], top)
             message = message_of(detail)
             message = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
             message = message or "a validator refuses the value, and does not say why"
             item = None
-            if isinstance(node, Leaf) and rest and type(rest[0]) is int:
-                if self.drops_items(node) and rest[0] < len(self.chosen[node.index]):
-                    item = rest[0]
+            if isinstance(node, Leaf) and below and type(below[0]) is int:
+                if self.drops_items(node) and below[0] < len(self.chosen[node.index]):
+                    item = below[0]
                 else:
-                    message = f"item {rest[0] + 1}: {message}"
+                    message = f"item {below[0] + 1}: {message}"
             blame.setdefault(node, {}).setdefault(item, []).append(message)
         whole = blame.pop(self.root, {})
         if not blame:
@@ -349,10 +350,10 @@ class Row:
             elif None in messages:
                 self.fault(node, joined(messages[None]))
             else:
-                said = {
+                by_place = {
                     place: joined(each) for place, each in messages.items() if place is not None
                 }
-                self.fault_items(node, said)
+                self.fault_items(node, by_place)
         return bool(blame)
 
     def located(

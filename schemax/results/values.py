@@ -17,10 +17,10 @@ from schemax.reading.kinds import SCALARS
 from schemax.reading.kinds.number import INTEGER_DIGITS
 from schemax.reading.lists import items_in
 from schemax.reading.nearby import read_nearby
-from schemax.results.extraction import SlotText
 from schemax.results.fields import Leaf
+from schemax.results.slot_text import SlotText
 
-# Between groups of digits.
+# Separators between groups of digits.
 _SEPARATOR = "[ ,'\u00a0\u202f-]"
 
 
@@ -61,8 +61,10 @@ def count_of(slot: SlotText, format: OutputFormat) -> int | None:
 def _check_whole(slot: SlotText) -> None:
     if slot.is_cut:
         if slot.is_loop:
-            said = f"repeated itself for {counted(slot.tokens, 'token')}, so it was cut (truncated)"
-            raise ValueError(said)
+            reason = (
+                f"repeated itself for {counted(slot.tokens, 'token')}, so it was cut (truncated)"
+            )
+            raise ValueError(reason)
         raise ValueError(f"ran out of its budget of {counted(slot.tokens, 'token')} (truncated)")
 
 
@@ -129,7 +131,7 @@ def _either(leaf: Leaf, texts: Sequence[str]) -> list[Reading]:
 
 
 def _literal(variants: Sequence[Attribute], text: str) -> Any:
-    for variant in sorted(variants, key=lambda one: _NARROWEST.index(one.kind)):
+    for variant in sorted(variants, key=lambda variant: _NARROWEST.index(variant.kind)):
         try:
             choices = dict(zip(variant.choices, variant.choice_values, strict=True))
             return SCALARS[variant.kind].literal(text, choices)
@@ -163,7 +165,7 @@ def reading_language(attribute: Attribute, text: str, documents: Collection[str]
     """
     if attribute.language and attribute.is_number and _BARE_NUMBER.fullmatch(text):
         digits = text.strip().lstrip("+-")
-        return attribute.language if any(digits in one for one in documents) else None
+        return attribute.language if any(digits in document for document in documents) else None
     return attribute.language
 
 

@@ -18,7 +18,7 @@ from schemax.attributes import asked_fields
 from schemax.attributes.json_classes import forbidden_by_document, is_judged_whole
 from schemax.base.messages import clipped
 from schemax.compiler import CompiledSchema
-from schemax.compiler.conversation import Conversation
+from schemax.compiler.prompt import Conversation
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.readout import read_part
 from schemax.results import Extraction
@@ -115,7 +115,7 @@ class Asked:
         conversation, text = as_prompt(messages, param)
         is_short = most_tokens is not None and most_tokens < _SHORT
         options: dict[str, Any] = {
-            "template": service.extractor.template or conversation,
+            "template": service.extractor.defaults.template or conversation,
             "decoding": service.decoding(
                 **sampling.settings,
                 k_max=most_tokens if is_short else None,
@@ -195,7 +195,7 @@ class _Writer:
                 self._document,
                 self._done,
                 self._asked.compiled,
-                self._asked.service.extractor.calibration,
+                self._asked.service.extractor.defaults.calibration,
             )
             if item is None:
                 return

@@ -18,7 +18,7 @@ from schemax.compiler import CompiledSchema
 from schemax.extraction.readout import prompt_of
 from schemax.io.rows import RowForm, check_kept
 from schemax.reading.markup import Html
-from schemax.results.transfer import slots_to_json
+from schemax.results.slot_text import slots_to_json
 from schemax.serve.completion import Sampling
 from schemax.serve.errors import LINES, ApiError, at_fault
 from schemax.serve.json_text import json_text

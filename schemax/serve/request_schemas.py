@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.compiler import CompiledSchema
-from schemax.extraction.catalog import load_schema
+from schemax.extraction.declarations import load_schema
 from schemax.extraction.schema import AttrSchema
 from schemax.serve.errors import ApiError, at_fault
 from schemax.serve.limits import Limits

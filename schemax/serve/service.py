@@ -45,7 +45,7 @@ class Service:
         """The extractor's settings with changes of a request. Raises ApiError (400)."""
         given = {name: value for name, value in changes.items() if value is not None}
         try:
-            return replace(self.extractor.decoding, **given)
+            return replace(self.extractor.defaults.decoding, **given)
         except ValueError as error:
             raise ApiError(400, str(error), param=str(error).partition(" ")[0]) from None
 

@@ -10,7 +10,7 @@ from math import nan
 from typing import Any
 
 from schemax.base.messages import clipped
-from schemax.compiler.byte_codec import ByteCodec
+from schemax.compiler.tokenizer import ByteCodec
 from schemax.config import DecodingConfig
 from schemax.errors import ServerError
 from schemax.formats import get_format

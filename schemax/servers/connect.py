@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from schemax.base.messages import warn
-from schemax.compiler.byte_codec import ByteCodec
-from schemax.compiler.tokenizer import as_codec
+from schemax.compiler.tokenizer import ByteCodec, as_codec
 from schemax.errors import ModelError
 from schemax.runtime.models.loading.load import Loaded, load_tokenizer
 from schemax.servers.chat import ChatModel

@@ -16,13 +16,13 @@ from schemax.attributes import settings_of
 from schemax.attributes.json_classes import declaration_of
 from schemax.base.messages import clipped
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.compiler.byte_codec import ByteCodec
-from schemax.compiler.conversation import Conversation
+from schemax.compiler.prompt import Conversation
+from schemax.compiler.tokenizer import ByteCodec
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import ModelError, ServerError
 from schemax.formats import get_format
 from schemax.results import Extraction, build, failed
-from schemax.results.transfer import slots_from_json
+from schemax.results.slot_text import slots_from_json
 from schemax.runtime.slots.requests import Request
 from schemax.servers.client import Client
 from schemax.servers.dialects import Served

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.classes import validated
+from schemax.attributes.examples import FewShotExamples, leaf_value
 from schemax.base.messages import track
-from schemax.compiler.few_shot import FewShotExamples, writable_of
-from schemax.compiler.list_slots import leaves_of_item
+from schemax.compiler.skeleton import leaves_of_item
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids, shown_record
@@ -165,7 +165,7 @@ def _values(
     except ValidationError as error:
         raise InputError(f"attributes: {error.errors()[0]['msg']}") from error
     return {
-        a.name: _written(a, slot_text(a, writable_of(a, instance), output), output)
+        a.name: _written(a, slot_text(a, leaf_value(a, instance), output), output)
         for a in attributes
     }
 
@@ -211,7 +211,7 @@ class Labelling:
 
         load: loads a teacher. settings: format, template and examples of `Extractor.stream`.
         """
-        output = get_format(settings["format"] or extractor.format or "json")
+        output = get_format(settings["format"] or extractor.defaults.format or "json")
         if self.labels == "gold":
             return gold_examples(annotated, schemas, output)
         if self.teacher is not None and not self.by_model:
@@ -221,7 +221,7 @@ class Labelling:
         reader, own, template = extractor, None, settings["template"]
         if self.teacher is not None:
             reader, template = load(self.teacher), None
-            own, output = reader.trained.decoding, get_format(reader.format or "json")
+            own, output = reader.trained.decoding, get_format(reader.defaults.format or "json")
         return examples_by_model(
             reader,
             annotated,

@@ -72,7 +72,7 @@ class FineTuning:
         extractor, name = load()
         named = {"format": self.format, "template": self.template, "decoding": self.decoding}
         note_trained(name, extractor, named, self.shots or self.count)
-        settings = replace(self.settings, decoding=self.decoding or extractor.decoding)
+        settings = replace(self.settings, decoding=self.decoding or extractor.defaults.decoding)
         compiled = {
             category: extractor.compile(
                 schema,
@@ -85,7 +85,7 @@ class FineTuning:
         if shots is not None:
             annotated, examples = left_to_train(shots, annotated, examples, file)
         templates = {
-            category: self.template or settings_of(schema).template or extractor.template
+            category: self.template or settings_of(schema).template or extractor.defaults.template
             for category, schema in schemas.items()
         }
         trained, source = trained_with(compiled, templates)

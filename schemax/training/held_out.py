@@ -83,8 +83,9 @@ def scorer(
         # Layers compiled for training do not suit other passes.
         with _own_forward(model), torch.compiler.set_stance("force_eager"):
             if not made:  # only now has the trainer moved the weights to their device
-                made.append(Extractor(model, extractor.tokenizer, eos_ids=extractor.eos_ids))
-                made[0].is_trained = True  # as when the trained model is used
+                trained = Extractor(model, extractor.tokenizer, eos_ids=extractor.eos_ids)
+                trained.defaults = replace(trained.defaults, is_trained=True)
+                made.append(trained)
             items = extractions_of(made[0], chosen, schemas, **used)
         return scores_of(chosen, items, schemas).protocol.f1
 

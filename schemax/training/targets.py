@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from schemax.compiler import CompiledSchema
-from schemax.compiler.known import KnownSlot
+from schemax.compiler.waves import KnownSlot
 from schemax.formats import DocumentKey
 from schemax.runtime.slots.plan import Ids
 from schemax.training.sequences import ItemTarget, value_ids
@@ -66,7 +66,7 @@ def _behind_branch(compiled: CompiledSchema, path: Sequence[str]) -> str:
 
 def item_target(compiled: CompiledSchema, slot: KnownSlot) -> ItemTarget:
     """Returns the target of an item's slot."""
-    text = slot.raw + _behind_branch(compiled, slot.asked.labels)
+    text = slot.raw + _behind_branch(compiled, slot.attribute.labels)
     values = value_ids(text, compiled, slot.k_max)
     return ItemTarget(slot.place, slot.key, values, slot.k_max)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from schemax.base.messages import counted, say, some_of
-from schemax.compiler.list_slots import Rows
+from schemax.compiler.skeleton import Rows
 from schemax.errors import InputError
 from schemax.evaluation.examples import (
     Example,

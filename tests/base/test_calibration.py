@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import copy
+from dataclasses import replace
 from importlib import import_module
 from math import log
 from pathlib import Path
@@ -81,7 +82,7 @@ def test_what_is_no_calibration(settings: Any, said: str, folder: Path) -> None:
 
 
 def test_the_file_there_and_back(folder: Path) -> None:
-    assert Extractor.from_pretrained(folder).calibration == Calibration()
+    assert Extractor.from_pretrained(folder).defaults.calibration == Calibration()
     calibration = Calibration(1.25, -0.5, 0.4, -0.25, 0.125)
     write_calibration(calibration, folder)
     assert json.loads((folder / FILE).read_text()) == {
@@ -92,7 +93,7 @@ def test_the_file_there_and_back(folder: Path) -> None:
         "usual_deviation": 0.125,
     }
     assert read_calibration(folder / FILE) == calibration
-    assert Extractor.from_pretrained(folder).calibration == calibration
+    assert Extractor.from_pretrained(folder).defaults.calibration == calibration
 
 
 def test_other_keys_are_ignored_and_missing_ones_usual(tmp_path: Path) -> None:
@@ -168,7 +169,7 @@ def read(extractor: Extractor, schema: type[Any], **changes: Any) -> Any:
 
 def calibrated(extractor: Extractor, calibration: Calibration) -> Extractor:
     other = copy(extractor)
-    other.calibration = calibration
+    other.defaults = replace(other.defaults, calibration=calibration)
     return other
 
 

@@ -64,15 +64,15 @@ def invoke(*args: object) -> Any:
 def test_the_template_of_a_class_and_all_else_are_written(tuned: Path) -> None:
     for folder in (tuned, tuned / "adapter"):
         extractor = Extractor.from_pretrained(folder, device="cpu")
-        assert extractor.format == "yaml"
-        assert extractor.decoding == resolve_decoding("isolated:layout=gapped")
-        assert "Read. " in str(extractor.template)
+        assert extractor.defaults.format == "yaml"
+        assert extractor.defaults.decoding == resolve_decoding("isolated:layout=gapped")
+        assert "Read. " in str(extractor.defaults.template)
         again = AttrSchema.from_json_schema(extractor.trained.schemas["Tea"])
         assert "Read. " in extractor.compile(again).prompt.instruction
         assert list(again.model_fields) == ["brand", "count"]
     # Whoever says otherwise is obeyed.
     other = Extractor.from_pretrained(tuned, device="cpu", format="xml", decoding="isolated")
-    assert (other.format, other.decoding.layout) == ("xml", "branched")
+    assert (other.defaults.format, other.defaults.decoding.layout) == ("xml", "branched")
 
 
 @pytest.mark.slow

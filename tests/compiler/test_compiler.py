@@ -22,9 +22,9 @@ from pydantic import BaseModel
 from schemax.attributes import attr
 from schemax.base.resources import resource_dir
 from schemax.compiler import TextCodec, as_codec, compile_schema, load_codec
+from schemax.compiler.automata import compile_stop
 from schemax.compiler.prompt import clean_document, template_names
 from schemax.compiler.skeleton import render_values
-from schemax.compiler.stops import compile_stop
 from schemax.config import PRESETS, DecodingConfig, resolve_decoding
 from schemax.errors import ModelError, SchemaError, TemplateError
 from schemax.extraction.schema import AttrSchema

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from schemax import ModelError, TemplateError, compile_schema
 from schemax.commands.cli import app
 from schemax.compiler import TextCodec
-from schemax.compiler.conversation import Conversation
+from schemax.compiler.prompt import Conversation
 
 CHAT = (
     "{% for m in messages %}<|im|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}"

@@ -296,7 +296,7 @@ def test_a_model_s_own_decoding_is_the_default(decoder_model: Model, saved_model
     from schemax import Extractor
 
     extractor = Extractor.from_pretrained(saved_model)
-    extractor.is_trained = True
+    extractor.defaults = replace(extractor.defaults, is_trained=True)
 
     def bound(decoding: str | None = None) -> bool:
         return extractor.compile(Texts, decoding=decoding).slots[0].copying is not None
@@ -304,7 +304,8 @@ def test_a_model_s_own_decoding_is_the_default(decoder_model: Model, saved_model
     assert not bound()
     assert bound("isolated:constrain=document")
     own = DecodingConfig(constrain="document")
-    extractor.trained = replace(extractor.trained, decoding=own)
+    trained = replace(extractor.defaults.trained, decoding=own)
+    extractor.defaults = replace(extractor.defaults, trained=trained)
     assert bound()
     assert bound("isolated:min_probability=0")
     assert not bound("isolated:constrain=types")

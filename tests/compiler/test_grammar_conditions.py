@@ -30,7 +30,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError, create_mode
 
 from schemax.attributes import compile_attributes
 from schemax.compiler import TextCodec, compile_schema
-from schemax.compiler.grammars import check_grammar, may_be_null, slot_grammar
+from schemax.compiler.grammars import check_grammar, slot_grammar
 from schemax.compiler.patterns import Unsupported, is_found, spelled
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, get_format
@@ -298,7 +298,7 @@ def test_null_stands_where_the_field_has_something_to_fall_back_to(name: str) ->
     attributes = compile_attributes(Nullable)
     null = get_format(name).escape(None)
     allowed = {a.name: accepts(grammar_of(a, name), null + TAILS[name][0]) for a in attributes}
-    assert allowed == {a.name: may_be_null(a) for a in attributes}
+    assert allowed == {a.name: a.may_be_null for a in attributes}
     assert [field for field, may in allowed.items() if not may] == ["required", "some", "box.width"]
 
 

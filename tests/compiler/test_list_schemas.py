@@ -9,9 +9,10 @@ from list_models import Port, Television
 
 from schemax import SchemaError
 from schemax.attributes import attr, compile_attributes
+from schemax.attributes.examples import example_values
 from schemax.compiler import TextCodec, compile_schema
-from schemax.compiler.few_shot import written_examples
-from schemax.compiler.list_slots import all_labels, limits_of, written
+from schemax.compiler.prompt import written_examples
+from schemax.compiler.skeleton import all_labels, written
 from schemax.extraction.schema import AttrSchema
 from schemax.tokens import SlotOutput
 
@@ -23,7 +24,7 @@ def test_what_is_long() -> None:
     assert (brand.two_phase, colors.two_phase, ports.two_phase) == (False, True, True)
     assert [leaf.name for leaf in ports.fields] == ["kind", "version"]
     assert (ports.kind, ports.is_list, ports.name) == ("model", True, "ports")
-    assert limits_of(colors) == (0, 64)
+    assert colors.num_items == (0, 64)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_json_schema_there_and_back() -> None:
 def test_keys(codec: TextCodec, format: str, keys: str, item: str) -> None:
     compiled = compile_schema(Television, codec, format=format)
     assert compiled.key_texts[0][2] == keys
-    assert compiled.asked[2].kind == "integer"
+    assert compiled.slot_attributes[2].kind == "integer"
     items = compiled.slots[2].follow_ups
     assert items is not None
     output = compiled.format
@@ -160,7 +161,8 @@ def test_examples_are_written_in_the_same_form(codec: TextCodec, format: str) ->
     shown = Television(brand=None, colors=["red"], ports=[{"kind": "USB", "version": 2}])
     compiled = compile_schema(Television, codec, format=format, examples=[("a text", shown)])
     output, config = compiled.format, compiled.decoding
-    (example,) = written_examples([("a text", shown)], Television, output, config)
+    values = example_values([("a text", shown)], Television, compile_attributes(Television))
+    (example,) = written_examples(values, Television, output, config)
     assert example.output in compiled.prompt.instruction
     found = output.parse(
         example.output.removeprefix(output.opening()), list(all_labels(compiled.attributes))

@@ -27,7 +27,7 @@ from schemax.evaluation.calibrate import (
 )
 from schemax.evaluation.examples import Example
 from schemax.extraction.extractor import Extractor
-from schemax.results import FieldResult
+from schemax.results import FieldResult, SlotText
 
 # Fits
 
@@ -117,7 +117,8 @@ def test_strict_f1_counts_what_is_not_annotated() -> None:
 def field(
     value: str | None, confidence: float, probability: float, null: float | None
 ) -> FieldResult:
-    return FieldResult(None, value, confidence, probability, null_probability=null)
+    slot = SlotText("", "stop", 1, True, confidence, probability, null_probability=null)
+    return FieldResult(slot, value)
 
 
 def test_entries_and_their_fit() -> None:
@@ -234,7 +235,7 @@ def test_calibrate(
     )
     found = read_calibration(folder / FILE)
     assert f"temperature {found.temperature:.3f}, bias {found.bias:+.3f}" in done.stderr
-    assert Extractor.from_pretrained(folder).calibration == found
+    assert Extractor.from_pretrained(folder).defaults.calibration == found
     assert found.usual_logprob < 0 < found.usual_deviation
     # What is there already is not built upon.
     before = (folder / FILE).read_text()

@@ -26,7 +26,7 @@ from schemax.compiler.content_free import (
 )
 from schemax.config import resolve_decoding
 from schemax.evaluation.diagnosis.oracle import oracle_logits
-from schemax.extraction.contextual import contextually_calibrated
+from schemax.extraction.pipeline import contextually_calibrated
 from schemax.runtime.engine.shared import SharedEngine
 from schemax.tokens import SlotOutput, SlotSpec
 

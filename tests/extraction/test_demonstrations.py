@@ -15,11 +15,12 @@ from tokenizers import Tokenizer
 from recipes.embedded.tasks import TASKS, documents
 from schemax import load_schema, schema_names
 from schemax.attributes import Attribute, compile_attributes
+from schemax.attributes.examples import example_values
 from schemax.attributes.ready_made import document_of
 from schemax.attributes.settings import settings_of
 from schemax.base.resources import resource_dir
 from schemax.compiler import compile_schema
-from schemax.compiler.few_shot import written_examples
+from schemax.compiler.prompt import written_examples
 from schemax.config import resolve_decoding
 from schemax.evaluation.shots import few_shot
 from schemax.formats import format_names, get_format
@@ -80,7 +81,8 @@ def test_they_are_examples_of_a_prompt(name: str, tokenizer: Tokenizer) -> None:
     assert len(shown) == 4
     schema, config = schema_of(name), resolve_decoding(None)
     for output_format in format_names():
-        written = written_examples(shown, schema, get_format(output_format), config)
+        values = example_values(shown, schema, compile_attributes(schema))
+        written = written_examples(values, schema, get_format(output_format), config)
         assert [example.text for example in written] == [text for text, _ in shown]
     assert compile_schema(schema, tokenizer, examples=shown) != compile_schema(schema, tokenizer)
 

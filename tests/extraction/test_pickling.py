@@ -104,7 +104,7 @@ def test_a_loaded_extractor_is_loaded_again(saved_model: Path) -> None:
     extractor = Extractor.from_pretrained(saved_model, device="cpu", format="yaml")
     again = pickle.loads(pickle.dumps(extractor))
     assert again is not extractor
-    assert (again.format, again.decoding) == (extractor.format, extractor.decoding)
+    assert again.defaults == extractor.defaults
     model = AttrSchema.from_json_schema(DOCUMENT | {"required": []})
     options: dict[str, Any] = {"on_error": "null"}
     expected = extract(["LG 5"], model, extractor=extractor, **options)

@@ -82,34 +82,45 @@ def test_people_may_edit_a_file(file: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("", "not JSON"),
-        ("[" * 99_999, "not JSON"),
+        ("", "Invalid JSON"),
+        ("[" * 99_999, "Invalid JSON"),
         ("\xff", "not a prompt file"),
-        ([], "expected an object"),
-        ({"demonstation": []}, "unknown key 'demonstation'"),
-        ({"template": 3}, "template: expected text"),
-        ({"format": []}, "format: expected text"),
+        ([], "should be an object"),
+        ({"demonstation": []}, "demonstation: Extra inputs"),
+        ({"template": 3}, "template: Input should be a valid string"),
+        ({"format": []}, "format: Input should be a valid string"),
         ({"decoding": "issolated"}, "decoding: decoding must be one of"),
         ({"decoding": "isolated:temperature=1e9"}, "temperature"),
-        ({"decoding": {}}, "decoding: expected text"),
+        ({"decoding": {}}, "decoding: Input should be a valid string"),
         ({"calibration": {"temperature": 0}}, "calibration: temperature must be above 0"),
         ({"calibration": {"temperature": float("nan")}}, "calibration"),
-        ({"calibration": {"warmth": 1}}, "calibration: unknown key 'warmth'"),
-        ({"calibration": 1}, "calibration: expected an object"),
-        ({"demonstrations": {}}, "demonstrations: expected a list"),
+        ({"calibration": {"temperature": "2"}}, "calibration.temperature: Input"),
+        ({"decoding": "isolated:warmth=1"}, "warmth"),
+        ({"calibration": {"warmth": 1}}, "calibration.warmth: Unexpected"),
+        ({"calibration": 1}, "calibration: Input should be an object"),
+        ({"demonstrations": {}}, "demonstrations: Input should be a valid array"),
         ({"format": "toml"}, "format: unknown format 'toml'"),
         ({"template": "{{"}, "template, line 1: unexpected 'end of template'"),
-        ({"demonstrations": [1]}, r"demonstrations[0]: expected an object"),
-        ({"demonstrations": [{"text": "x", "attributes": {}}]}, "demonstrations[0].category is"),
-        ({"demonstrations": [{"category": "x", "attributes": {}}]}, "demonstrations[0].text is"),
-        ({"demonstrations": [{"category": "x", "text": "x"}]}, "demonstrations[0].attributes"),
+        ({"demonstrations": [1]}, "demonstrations.0: Input should be an object"),
+        (
+            {"demonstrations": [{"text": "x", "attributes": {}}]},
+            "demonstrations.0.category: Field",
+        ),
+        (
+            {"demonstrations": [{"category": "x", "attributes": {}}]},
+            "demonstrations.0.text: Field",
+        ),
+        (
+            {"demonstrations": [{"category": "x", "text": "x"}]},
+            "demonstrations.0.attributes: Field",
+        ),
         (
             {"demonstrations": [{"category": "x", "text": 1, "attributes": {}}]},
-            "demonstrations[0].text: expected text",
+            "demonstrations.0.text: Input should be a valid string",
         ),
         (
             {"demonstrations": [{"category": "x", "text": "x", "attributes": {}, "code": 1}]},
-            "demonstrations[0]: unknown key 'code'",
+            "demonstrations.0.code: Unexpected",
         ),
     ],
     ids=lambda value: str(value)[:40],
@@ -179,18 +190,18 @@ def load(model: Path) -> Callable[..., Extractor]:
 
 def test_an_extractor_with_a_prompt(load: Callable[..., Extractor], file: Path) -> None:
     fitted = load(prompt=file)
-    assert fitted.decoding == PROMPT.decoding
-    assert fitted.calibration == PROMPT.calibration
+    assert fitted.defaults.decoding == PROMPT.decoding
+    assert fitted.defaults.calibration == PROMPT.calibration
     # Before what the class says, and after what the call says.
-    assert fitted.named_template(Small) == TEMPLATE
+    assert fitted.defaults.named_template(Small) == TEMPLATE
     named = load(prompt=file, template="standard", decoding="isolated", format="yaml")
-    assert named.named_template(Small) == Small.__schema_settings__["template"]
-    assert named.decoding == DecodingConfig()
+    assert named.defaults.named_template(Small) == Small.__schema_settings__["template"]
+    assert named.defaults.decoding == DecodingConfig()
     assert named.compile(Small).format.name == "yaml"
     assert fitted.compile(Small).format.name == "json"
     plain = load()
-    assert plain.with_prompt(PROMPT).decoding == PROMPT.decoding
-    assert plain.decoding == DecodingConfig()  # as it was
+    assert plain.with_prompt(PROMPT).defaults.decoding == PROMPT.decoding
+    assert plain.defaults.decoding == DecodingConfig()  # as it was
 
 
 def test_an_extractor_takes_its_prompt_to_other_processes(
@@ -201,8 +212,8 @@ def test_an_extractor_takes_its_prompt_to_other_processes(
         text = file.read_text()
         file.unlink()
         there = pickle.loads(sent)
-        assert there.prompt == fitted.prompt
-        assert there.calibration == PROMPT.calibration
+        assert there.defaults.prompt == fitted.defaults.prompt
+        assert there.defaults.calibration == PROMPT.calibration
         file.write_text(text)
 
 

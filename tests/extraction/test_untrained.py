@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from schemax.attributes.ready_made import demonstrations_of
 from schemax.compiler import TextCodec
 from schemax.compiler.prompt import template_source
 from schemax.config import PRESETS, resolve_decoding
-from schemax.extraction.model_settings import as_untrained
+from schemax.extraction.defaults import as_untrained
 from schemax.extraction.prompt_file import PromptFile
 from schemax.io.task import Task
 
@@ -74,7 +75,7 @@ def test_what_switches_it_off(extractor: Extractor, settings: dict[str, Any]) ->
 def test_choices_are_scored_without_what_the_prompt_makes_likely(
     extractor: Extractor, settings: dict[str, Any], expected: bool | None
 ) -> None:
-    config, _ = extractor.settled(Shoe, **settings)
+    config, _ = extractor.defaults.settled(Shoe, **settings)
     assert config.contextual_calibration is expected
 
 
@@ -206,5 +207,6 @@ def test_who_is_not_shown_it(
     shown = chatting.compile(load_schema("shoes")).prompt.turns
     assert shown
     assert not any("hose" in text for _, text in shown)
-    monkeypatch.setattr(chatting, "is_trained", True)
+    trained = replace(chatting.defaults, is_trained=True)
+    monkeypatch.setattr(chatting, "defaults", trained)
     assert not chatting.compile(Flute).prompt.turns

@@ -11,10 +11,10 @@ from conftest import tiny_model
 from pydantic import BaseModel
 
 from schemax import AttrSchema, Extractor, InputError, SchemaError, attr, load_schema
+from schemax.attributes.examples import SomeValues
 from schemax.attributes.ready_made import demonstrations_of
-from schemax.compiler.few_shot import SomeValues
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.extraction.demonstrations import usual_demonstrations
+from schemax.extraction.defaults import usual_demonstrations
 
 ISOLATED = DecodingConfig()
 
@@ -149,7 +149,7 @@ def test_plain_models_borrow_them() -> None:
 def test_models_that_schemax_trained_are_shown_none() -> None:
     with pytest.warns(UserWarning, match="embedded"):
         embedded = Extractor.default()
-    assert embedded.is_trained
+    assert embedded.defaults.is_trained
     assert embedded.compile(Lamp) is embedded.compile(Lamp, examples=())
 
 

@@ -11,7 +11,7 @@ CODE = """
 import io
 from contextlib import suppress
 import pyarrow, pyarrow.parquet
-from schemax.io.arrow_in import read_parquet
+from schemax.io.arrow import read_parquet
 
 file = io.BytesIO()
 pyarrow.parquet.write_table(pyarrow.table({"a": ["x", "y"], "b": [1, 2]}), file)

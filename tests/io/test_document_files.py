@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import jsonl
 from document_files import ENCRYPTED, docx_of, form, invoice, pdf, word
-from test_report import data_of
+from report_data import data_of
 from typer.testing import CliRunner
 
 import schemax

@@ -17,8 +17,7 @@ from schemax.commands.cli import app
 from schemax.compiler import TextCodec
 from schemax.errors import ModelError, SchemaError
 from schemax.extraction.declarations import read_schemas
-from schemax.io.rows import RowForm
-from schemax.io.stream import MOST_AHEAD, compute, in_order
+from schemax.io.rows import MOST_AHEAD, RowForm, compute, in_order
 from schemax.results import failed
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

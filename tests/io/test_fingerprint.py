@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,18 @@ def run(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def begun(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Begins a run that is interrupted when its first part is complete."""
+    """Begins a run that is interrupted when its first row is kept."""
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    add = checkpoint.Checkpoint.add
+
+    def interrupt(kept: checkpoint.Checkpoint, part: int, lines: Sequence[bytes]) -> None:
+        add(kept, part, lines)
+        if lines:
+            raise KeyboardInterrupt
 
     def begin(*args: str) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint.OpenPart, "complete", interrupt)
+            patch.setattr(checkpoint.Checkpoint, "add", interrupt)
             assert run(*args).exit_code == 130
         assert (tmp_path / "_out.jsonl.parts" / "manifest.json").is_file()
 

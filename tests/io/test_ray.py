@@ -253,8 +253,8 @@ def test_files_are_those_of_one_process_whoever_dies(
     on_ray = ("-o", "a.parquet", "--ray", "--actors")
     monkeypatch.setenv("RAY_ADDRESS", cluster.address_info["address"])
     code = (
-        "from schemax.commands.cli import main; import schemax.io.resumable as resumable; "
-        "resumable.PART_ROWS = 30; main()"
+        "from schemax.commands.cli import main; import schemax.io.checkpoint as checkpoint; "
+        "checkpoint.PART_ROWS = 30; main()"
     )
     with process("-c", code, *args, *on_ray, "1", cwd=tmp_path) as job:
         while not list(tmp_path.glob("_a.parquet.parts/part-*.jsonl")):

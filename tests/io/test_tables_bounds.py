@@ -16,7 +16,7 @@ import pyarrow
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from command_line import SCHEMA, Run, jsonl, rows, stand_in_runner
+from command_line import SCHEMA, Run, jsonl, rows, set_part_rows, stand_in_runner
 
 from schemax.errors import InputError
 from schemax.io import resumable
@@ -152,15 +152,19 @@ def test_parts_are_bounded_by_what_their_records_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resumable, "PART_LENGTH", 2000)
+    set_part_rows(100, monkeypatch)
     made = [{"id": n, "t": "x" * (1500 if n in (3, 4) else 10)} for n in range(300)]
     source = InputFiles.of([jsonl(tmp_path / "in.jsonl", made)])
-    run = ResumableRun(source, Checkpoint(str(tmp_path / "out.jsonl")), RowForm(), True, 100)
-    parts = list(run.parts({}))
+    run = ResumableRun(source, Checkpoint(str(tmp_path / "out.jsonl")), RowForm(), True)
+    parts = list(run.batches({}))
     rows_of = [[row.index for row in part.pending] for part in parts]
     assert [index for part in rows_of for index in part] == list(range(300))
     assert rows_of[0] == [0, 1, 2, 3, 4]
-    assert all(30 < len(part) <= 100 for part in rows_of[1:-1])
-    assert [part.digest for part in parts] == [part.digest for part in run.parts({})]
+    assert all(len({index // 100 for index in part}) == 1 for part in rows_of)
+    lengths = [len(json.dumps(record)) for record in made]
+    assert all(sum(lengths[index] for index in part[:-1]) < 2000 for part in rows_of)
+    assert len(rows_of) < 12
+    assert parts == list(run.batches({}))
 
 
 def test_what_is_too_long_is_a_failed_row(run: Run, tmp_path: Path) -> None:

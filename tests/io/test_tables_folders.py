@@ -30,10 +30,10 @@ ARGS = ("extract", SCHEMA, "in.jsonl", "-o", "out.jsonl")
         ("draft.tmp", Path.touch),
         ("manifest.json", lambda path: path.write_text('{"name": "an application"}')),
         ("manifest.json", lambda path: path.write_text("<broken>")),
-        ("open-1.jsonl", Path.touch),
+        ("part-1.jsonl", Path.touch),
         ("part-1-ab.jsonl", Path.touch),
         ("whole.tmp", Path.mkdir),
-        ("open-00000.jsonl", lambda path: path.symlink_to("/etc/hostname")),
+        ("part-00000.jsonl", lambda path: path.symlink_to("/etc/hostname")),
     ],
 )
 @pytest.mark.parametrize("more", [(), ("--overwrite",)])
@@ -102,7 +102,8 @@ while inside < 150:
         checkpoint.can_go_on({"part rows": 1})
         with checkpoint.opened({"part rows": 1}):
             os.close(os.open("busy", os.O_CREAT | os.O_EXCL))
-            checkpoint.write_part(0, "0" * 16, [b"[]"])
+            with checkpoint.writing():
+                checkpoint.add(0, [b"[]"])
             os.remove("busy")
             checkpoint.remove()
             inside += 1
@@ -126,8 +127,8 @@ def test_what_came_between_the_first_look_and_the_lock_is_seen(tmp_path: Path) -
     checkpoint = Checkpoint(str(tmp_path / "out.jsonl"))
     mine, theirs = {"part rows": 1, "limit": None}, {"part rows": 1, "limit": 7}
     assert not checkpoint.can_go_on(mine)
-    with checkpoint.opened(theirs):
-        checkpoint.write_part(0, "0" * 16, [b"[]"])
+    with checkpoint.opened(theirs), checkpoint.writing():
+        checkpoint.add(0, [b"[]"])
     with (
         pytest.raises(InputError, match="other settings or another input: limit was 7, is None"),
         checkpoint.opened(mine),

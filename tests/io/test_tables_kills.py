@@ -137,7 +137,7 @@ def progress(folder: Path) -> list[tuple[str, int]]:
 def test_a_kill_before_any_operation_on_files_does_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Manifest, open part, part and whole: made, renamed, removed."""
+    """Manifest, parts and whole: made, renamed, removed."""
     set_part_rows(12, monkeypatch)
     (tmp_path / "shop.py").write_text(DECLARATION)
     made = [{"id": f"r{n}", "t": f"Brand{n} true 4K"} for n in range(20)]
@@ -150,7 +150,7 @@ def test_a_kill_before_any_operation_on_files_does_no_harm(
     whole = (tmp_path / "out.jsonl").read_text("utf-8")
     assert [row["id"] for row in rows(whole)] == [row["id"] for row in made]
     kinds = Counter(kill["operation"].split()[0] for kill in kills)
-    assert kinds["os.rename"] == 6  # manifest, two parts, whole, record, keys
+    assert kinds["os.rename"] == 4  # manifest, whole, record, keys
     assert kinds["open"] >= 4
     assert kinds["os.remove"] == 3  # manifest, two parts
     for kill in kills:
@@ -158,7 +158,8 @@ def test_a_kill_before_any_operation_on_files_does_no_harm(
         assert (kill["status"], kill["rows"]) == (0, whole), kill["operation"]
         assert kill["left"] == WHOLE, kill["operation"]
         # Rows are computed again only where the whole was there, and its parts about to go.
-        assert kill["computed"] == 20 or kill["there"] == whole, kill["operation"]
+        # A kill before a part's file is opened loses the row that it was opened for.
+        assert kill["computed"] <= 21 or kill["there"] == whole, kill["operation"]
 
 
 @pytest.mark.slow
@@ -173,7 +174,7 @@ def test_the_embedded_model_goes_on_after_a_kill(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SCHEMAX_MODEL", raising=False)
     with process("-m", "schemax", *args, "-o", "out.csv", cwd=tmp_path) as job:
-        while not [path for path in tmp_path.glob("_out.csv.parts/open-*") if path.stat().st_size]:
+        while not [path for path in tmp_path.glob("_out.csv.parts/part-*") if path.stat().st_size]:
             assert job.poll() is None, job.stderr and job.stderr.read()
             time.sleep(0.01)
         time.sleep(0.2)

@@ -20,7 +20,7 @@ from stand_in import StandIn
 import schemax
 from schemax.errors import InputError
 from schemax.extraction.schema import AttrSchema
-from schemax.io.arrow_in import batch_records
+from schemax.io.arrow import batch_records
 from schemax.io.readers import read_file
 
 

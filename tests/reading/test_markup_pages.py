@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemax.io.html import read_html
+from schemax.io.document_files import read_html
 from schemax.reading.markup import MarkedUp, plain_text, recognised
 
 # ● is a visible word, ○ a hidden one, ¤ any attributes, ¶ a line break.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64encode
 from datetime import date
@@ -12,6 +11,8 @@ from typing import Any
 
 import pytest
 from command_line import SCHEMA, Run, jsonl, refused, rows
+from report_data import data_of
+from report_page import result
 
 import schemax
 from schemax import AttrSchema, Extraction, FieldError, FieldResult
@@ -19,7 +20,7 @@ from schemax.errors import InputError
 from schemax.report import page
 from schemax.report.page import Report, open_report
 from schemax.report.pages import to_json
-from schemax.results import Span, failed
+from schemax.results import SlotText, Span, failed
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -43,14 +44,8 @@ class Tea(AttrSchema):
 
 
 def shoe(index: int, brand: Any = "Crocs", size: Any = 8.5, **more: Any) -> Extraction[Any]:
-    fields = {"brand": FieldResult(f'"{brand}"', brand), "size": FieldResult(str(size), size)}
+    fields = {"brand": result(f'"{brand}"', brand), "size": result(str(size), size)}
     return Extraction(Shoe.model_construct(), index, None, fields=fields, **more)
-
-
-def data_of(html: str) -> dict[str, Any]:
-    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, re.S)
-    parsed: dict[str, Any] = json.loads(found)
-    return parsed
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -88,9 +83,7 @@ def test_nothing_is_loaded_and_only_its_own_script_runs() -> None:
 def test_offsets_are_counted_as_javascript_counts() -> None:
     texts = {"title": "👟 Crocs 😀 Clog", "more": "naïve Crocs"}
     spans = (Span(2, 7, "title"), Span(6, 11, "more"), None)
-    item = Extraction(
-        None, 0, None, fields={"brand": FieldResult("x", "x", spans=spans)}, texts=texts
-    )
+    item = Extraction(None, 0, None, fields={"brand": result("x", "x", spans)}, texts=texts)
     (row,) = data_of(schemax.report([item]))["rows"]
     assert row["c"][0]["s"] == [[3, 8, 0], [6, 11, 1], None]
     assert row["c"][0]["g"] == 0
@@ -113,18 +106,18 @@ def test_values_that_json_or_javascript_would_change(value: Any, shown: Any) -> 
 
 
 def test_what_is_usual_is_left_out_and_the_rest_is_there() -> None:
-    full = FieldResult(
+    slot = SlotText(
         "8 ",
-        8,
+        "length",
+        5,
+        complete=False,
         confidence=0.87654321,
         null_probability=0.0123456,
         left_out=True,
         alternatives={8: 0.8, 9: 0.1, None: 0.0123456, 7: 0.05, 6: 1e-9},
-        spans=(Span(0, 1, "t"),),
-        finish_reason="length",
-        tokens=5,
     )
-    fields = {"size": full, "brand": FieldResult(None, None)}
+    full = FieldResult(slot, 8, (Span(0, 1, "t"),))
+    fields = {"size": full, "brand": result("", None)}
     item = Extraction(Shoe.model_construct(), 3, "B0", fields=fields, steps=6, texts={"t": "8"})
     (row,) = data_of(schemax.report([item]))["rows"]
     cell = {"v": 8, "r": "8 ", "c": 0.8765, "s": [[0, 1, 0]], "g": 1, "o": 1, "f": "length", "t": 5}
@@ -134,7 +127,7 @@ def test_what_is_usual_is_left_out_and_the_rest_is_there() -> None:
 
 
 def test_schemas_share_columns_and_failed_rows_find_theirs() -> None:
-    tea_fields = {"brand": FieldResult("x", "x"), "flavour": FieldResult("y", "y")}
+    tea_fields = {"brand": result("x", "x"), "flavour": result("y", "y")}
     items = [
         Extraction(None, 0, None, fields=tea_fields),  # before any row that tells the schema
         Extraction(Tea.model_construct(), 1, None, fields=tea_fields),

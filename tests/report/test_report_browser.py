@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from chromium import Browser, find_chromium
-from report_page import Page
+from report_page import Page, result
 
 import schemax
 from schemax import AttrSchema, Extraction, FieldError, FieldResult
@@ -37,7 +37,7 @@ def found(value: Any, text: str, confidence: float | None = None) -> FieldResult
     items = value if isinstance(value, list) else [] if value is None else [value]
     places = [(text.find(str(item)), len(str(item))) for item in items]
     spans = tuple(Span(at, at + size, "title") if at >= 0 else None for at, size in places)
-    return FieldResult(json.dumps(value), value, confidence, spans=spans, tokens=3)
+    return result(json.dumps(value), value, spans, tokens=3, confidence=confidence)
 
 
 def boot(index: int, *, confident: bool = True) -> Extraction[Any]:
@@ -186,7 +186,7 @@ def test_a_cell_says_in_words_what_its_looks_mean(page: Page) -> None:
 
 def test_overlapping_spans_are_all_marked(page: Page) -> None:
     spans = {"brand": Span(2, 9, "t"), "size": Span(5, 12, "t"), "colours": Span(5, 9, "t")}
-    fields = {name: FieldResult("x", "x", spans=(span,)) for name, span in spans.items()}
+    fields = {name: result("x", "x", (span,)) for name, span in spans.items()}
     page.open([Extraction(None, 0, None, (), fields, 0, {"t": "0123456789abcdef"})])
     page.press("Enter")
     assert page.texts("#panel mark") == ["234", "5678", "9ab"]
@@ -251,9 +251,7 @@ def test_a_distribution_counts_and_filters(page: Page) -> None:
 
 
 def test_several_schemas_share_a_table(page: Page) -> None:
-    tea = Extraction(
-        Tea.model_construct(), 0, "tea", fields={"brand": FieldResult("x", "Larkspur")}
-    )
+    tea = Extraction(Tea.model_construct(), 0, "tea", fields={"brand": result("x", "Larkspur")})
     page.open([boot(1, confident=False), tea, failed(2, None, "line 3: broken JSON")])
     assert page.ids() == ["tea", "B00001", "#2"]  # by index
     assert page.count(".cell.absent") == 2 + 3
@@ -272,7 +270,7 @@ def test_several_schemas_share_a_table(page: Page) -> None:
 def test_hostile_texts_are_shown_and_do_nothing(page: Page) -> None:
     text = "</script><img src=x onerror=alert(1)><!-- {{ 1 }} \u202e \0 \ud800 😀 end"
     at = text.index("end")
-    field = FieldResult(text, text, spans=(Span(at, at + 3, text),))
+    field = result(text, text, (Span(at, at + 3, text),))
     page.open(
         [Extraction(None, 0, text, (FieldError(None, text),), {text: field}, 0, {text: text})]
     )

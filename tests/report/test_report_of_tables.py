@@ -10,8 +10,8 @@ import fsspec
 import pytest
 from chromium import Browser, find_chromium
 from command_line import SCHEMA, Run, jsonl, refused, set_part_rows, stand_in_runner
+from report_data import data_of
 from report_page import Page
-from test_report import data_of
 
 from schemax.attributes import compile_attributes
 from schemax.errors import InputError

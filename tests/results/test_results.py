@@ -126,14 +126,17 @@ def test_a_field_that_the_output_did_not_mention() -> None:
     item = read(Television, brand="LG")
     assert item.value == Television(brand="LG")
     assert item.errors == ()
-    assert item.fields["ports"] == FieldResult(None, [], finish_reason="eos", tokens=0)
+    assert item.fields["ports"] == FieldResult(None, [])
+    facts = item.fields["ports"]
+    assert (facts.raw, facts.finish_reason, facts.tokens) == (None, "eos", 0)
+    assert (facts.confidence, facts.alternatives, facts.left_out) == (None, {}, False)
 
 
 def test_fields_are_results_in_declaration_order() -> None:
     item = read(Television, hdmi=slot(' "3"', tokens=5), brand=slot(' "LG', "eos"))
     assert list(item.fields) == list(Television.model_fields)
-    assert item.fields["hdmi"] == FieldResult(' "3"', 3, tokens=5)
-    assert item.fields["brand"] == FieldResult(' "LG', None, finish_reason="eos", tokens=3)
+    assert item.fields["hdmi"] == FieldResult(slot(' "3"', tokens=5), 3)
+    assert item.fields["brand"] == FieldResult(slot(' "LG', "eos"), None)
     with pytest.raises(TypeError):
         item.fields["hdmi"] = None  # type: ignore[index]
 
@@ -172,7 +175,7 @@ def test_truncated(format: str) -> None:
     assert item.value == Television()
     message = "ran out of its budget of 8 tokens (truncated)"
     assert item.errors == (FieldError("brand", message, " Samsu"),)
-    assert item.fields["brand"] == FieldResult(" Samsu", None, finish_reason="length", tokens=8)
+    assert item.fields["brand"] == FieldResult(slot(" Samsu", "length", tokens=8), None)
 
 
 def test_complete_at_the_very_end_of_the_budget() -> None:
@@ -878,7 +881,9 @@ def test_a_failed_row() -> None:
         "errors": [{"field": None, "message": "no text", "raw": None}],
         "fields": {},
     }
-    assert failed(3, "x", "too long", steps=2).steps == 2
+    item = failed(3, "x", "too long", steps=2)
+    assert item.errors == (FieldError(None, "too long"),)
+    assert item.steps == 2
 
 
 def test_extractions_can_be_pickled_copied_and_compared() -> None:

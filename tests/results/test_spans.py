@@ -593,7 +593,7 @@ def test_without_texts_there_are_no_spans() -> None:
     attributes = compile_attributes(Shoe)
     slots = [SlotText(' "red"', "stop", 3, complete=True)] + [None] * (len(attributes) - 1)
     item = build(Shoe, attributes, slots, get_format("json"), index=0, document_id=None)
-    assert item.fields["brand"] == FieldResult(' "red"', "red", tokens=3)
+    assert item.fields["brand"] == FieldResult(slots[0], "red")
     assert item.fields["brand"].grounded is None
     assert (dict(item.texts), dict(failed(0, None, "why").texts)) == ({}, {})
 

@@ -36,12 +36,12 @@ from transformers import PreTrainedTokenizerFast
 from schemax import AttrSchema, Extractor, report
 from schemax.attributes import Attribute, attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
-from schemax.compiler.choices import Branches, choices_of
-from schemax.compiler.list_slots import Items, leaves_of_item
+from schemax.compiler.choices import Branches
+from schemax.compiler.slot_specs import Items
 from schemax.config import DecodingConfig
+from schemax.extraction.readout import distribution, tree_of
 from schemax.reading.booleans import spellings
 from schemax.results import FieldResult
-from schemax.results.confidence import distribution, tree_of
 from schemax.runtime.sampling.sampler import Sampler
 from schemax.runtime.slots.plan import plan_prompt
 from schemax.runtime.slots.slot_table import SlotTable
@@ -193,8 +193,7 @@ def test_alternatives_of_items_by_brute_force(
     )
     items = compiled.slots[-1].follow_ups
     assert isinstance(items, Items)
-    asked = leaves_of_item(compiled.attributes[-1], 1)
-    choices = choices_of(asked, 0, compiled.format, settings)
+    attribute, choices = items.fields.segments[0].attribute, items.fields.choices[0]
     checked = 0
     for text, row in zip(TITLES, LOOPS["stream"](extractor.model, compiled, TITLES), strict=True):
         (document,) = compiled.encode([text])
@@ -207,7 +206,7 @@ def test_alternatives_of_items_by_brute_force(
                 assert output.branches == ()
                 continue
             found = distribution_of(compiled, choices, output)
-            expected = brute(compiled, extractor.model, prompt, n, asked[0])
+            expected = brute(compiled, extractor.model, prompt, n, attribute)
             assert found == pytest.approx(expected, abs=1e-3)
             checked += len(output.branches) > 0
     assert checked
@@ -338,7 +337,7 @@ def test_probabilities_are_those_of_the_logits(codec: TextCodec) -> None:
         ids += chosen.ids.tolist()
     (slot,) = table.outputs(slots)
     assert list(slot.ids[: len(ids)]) == ids
-    choices = choices_of(compiled.attributes, 0, compiled.format, compiled.decoding)
+    choices = compiled.fields.choices[0]
     found = distribution_of(compiled, choices, slot)
     assert found == pytest.approx({"b": 0.5, "c": 0.3, "ab": 0.2}, abs=1e-5)
 

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from schemax import AttrSchema, attr
+from schemax.base.calibration import Calibration
 from schemax.base.resources import resource_dir
 from schemax.commands import cli
 from schemax.errors import ModelError
@@ -137,8 +138,8 @@ def test_small_without_its_base(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_small_reads_what_it_was_not_trained_on(package: Path, smollm2_gguf: Path) -> None:
     (package / model_files.WHEELS[BASE].file).symlink_to(smollm2_gguf)
     small = Extractor.from_pretrained("small", dtype="float32")
-    assert small.decoding.constrain == "document"
-    assert small.calibration is not None
+    assert small.defaults.decoding.constrain == "document"
+    assert small.defaults.calibration != Calibration()
     titles = ["Samsung 55-Inch Class 4K UHD Smart TV, 3x HDMI, USB", "LG OLED65C3 65 inch 4K"]
     samsung, lg = small.extract(titles, Television)
     assert (samsung.brand, samsung.screen_size, samsung.resolution) == ("Samsung", 55, "4K")

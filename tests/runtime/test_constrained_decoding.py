@@ -31,7 +31,7 @@ from llguidance import LLParserLimits
 from transformers import PreTrainedTokenizerFast
 
 from schemax import AttrSchema, Extraction, Extractor, attr
-from schemax.compiler import CompiledSchema, TextCodec, as_codec, compile_schema, slot_specs
+from schemax.compiler import CompiledSchema, TextCodec, as_codec, automata, compile_schema
 from schemax.config import DecodingConfig
 from schemax.evaluation.diagnosis.oracle import oracle_logits
 from schemax.runtime.engine.engine import decode
@@ -244,8 +244,8 @@ def test_a_grammar_that_fails_lets_its_slots_go_on(
 ) -> None:
     """From the start, or where a limit is met on the way; one warning says so."""
     limits = LLParserLimits(**{limit: 30})
-    monkeypatch.setattr(slot_specs, "parser_limits", lambda: limits)
-    slot_specs.prototype.cache_clear()
+    monkeypatch.setattr(automata, "parser_limits", lambda: limits)
+    automata.prototype.cache_clear()
     found = {}
     try:
         for constrain in ("types", "nothing"):
@@ -254,7 +254,7 @@ def test_a_grammar_that_fails_lets_its_slots_go_on(
             with caplog.at_level(logging.WARNING):
                 found[constrain] = in_stream(decoder_model(), compiled, TITLES)
     finally:
-        slot_specs.prototype.cache_clear()
+        automata.prototype.cache_clear()
     warnings = [record.message for record in caplog.records]
     assert warnings
     assert all("without their grammar" in message for message in warnings)
@@ -315,7 +315,7 @@ def test_threads_share_a_compiled_schema(decoder_model: Model, codec: TextCodec)
     compiled = compiled_for(Everything, codec, config={"temperature": 1.0})
     model = decoder_model()
     expected = in_stream(model, compiled, TITLES)
-    slot_specs.prototype.cache_clear()
+    automata.prototype.cache_clear()
     together = threading.Barrier(4)
 
     def run(_: int) -> Any:

@@ -23,7 +23,7 @@ from schemax import SchemaError, extract
 from schemax.attributes import attr, compile_attributes
 from schemax.base.calibration import Calibration
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
-from schemax.compiler.list_slots import Items
+from schemax.compiler.slot_specs import Items
 from schemax.compiler.waves import Waves
 from schemax.config import DecodingConfig
 from schemax.extraction.extractor import Extractor

@@ -383,13 +383,13 @@ def test_tokenizer_and_template_of_an_adapter(
     (copy / "prompt.jinja").write_text("Base: {{ documents[0].text }}\n")
     tuned = Extractor.from_pretrained(copy, adapter=lora)
     assert tuned.tokenizer.chat_template is None
-    assert tuned.template == "Base: {{ documents[0].text }}\n"
+    assert tuned.defaults.template == "Base: {{ documents[0].text }}\n"
     own.save_pretrained(lora)
     (lora / "prompt.jinja").write_text("Own: {{ documents[0].text }}\n")
     (copy / "tokenizer.json").unlink()
     tuned = Extractor.from_pretrained(copy, adapter=lora)
     assert tuned.tokenizer.chat_template == "{{ 'own' }}"
-    assert tuned.template == "Own: {{ documents[0].text }}\n"
+    assert tuned.defaults.template == "Own: {{ documents[0].text }}\n"
     assert Extractor.from_pretrained(lora).tokenizer.chat_template == "{{ 'own' }}"
 
 

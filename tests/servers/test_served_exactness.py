@@ -145,21 +145,18 @@ def read(extractor: Extractor, texts: Sequence[Any], schema: Any, **options: Any
     return sorted(found, key=lambda item: item.index)
 
 
+_FACTS = ("raw", "value", "left_out", "spans", "locations", "note", "finish_reason", "tokens")
 _SHARES = ("confidence", "probability", "null_probability", "legal_probability", "legal_at_start")
 
 
 def plain(item: Extraction[Any]) -> dict[str, Any]:
     """All that an extraction tells, but for probabilities."""
     row = {one.name: getattr(item, one.name) for one in fields(item) if one.name != "slots"}
-    told = {
-        name: {
-            one.name: getattr(result, one.name)
-            for one in fields(result)
-            if one.name not in (*_SHARES, "alternatives")
-        }
+    facts = {
+        name: {fact: getattr(result, fact) for fact in _FACTS}
         for name, result in item.fields.items()
     }
-    return {**row, "texts": dict(item.texts), "partial": dict(item.partial), "fields": told}
+    return {**row, "texts": dict(item.texts), "partial": dict(item.partial), "fields": facts}
 
 
 def shares(item: Extraction[Any]) -> list[float]:

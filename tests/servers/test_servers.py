@@ -534,10 +534,11 @@ def test_settings_that_no_server_takes(server: CompletionsServer, codec: TextCod
 
 
 def test_a_model_that_was_trained_to_copy_may_be_served(embedded: Extractor) -> None:
-    assert embedded.decoding.constrain == "document"
+    assert embedded.defaults.decoding.constrain == "document"
     with served(embedded.model.model, as_codec(FOLDER)) as server:
         there = Extractor.from_server(server.url, tokenizer=FOLDER)
-        assert there.decoding == replace(embedded.decoding, constrain="types")
+        own = embedded.defaults.decoding
+        assert there.defaults.decoding == replace(own, constrain="types")
         assert there.compile(Word).decoding.constrain == "types"
 
 

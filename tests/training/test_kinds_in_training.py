@@ -13,9 +13,9 @@ from command_line import jsonl
 from kind_models import FULL, Box, Everything, Note, slots_of, written
 
 from schemax.attributes import compile_attributes
+from schemax.attributes.examples import leaf_value
 from schemax.compiler import TextCodec, compile_schema
-from schemax.compiler.few_shot import writable_of
-from schemax.compiler.list_slots import asked_of, leaves_of_item
+from schemax.compiler.skeleton import leaves_of_item, slot_attribute
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.labelled_schemas import as_declared, check_labels, for_categories, parts_of
@@ -58,7 +58,7 @@ LABELS = {
     "parts": [{"name": "rim"}, {"name": "tyre"}],
 }
 STATED = FULL.model_copy(update={"code": "B-55", "note": {"text": "new"}})
-WANTED = {a.name: writable_of(a, STATED) for a in ATTRIBUTES}
+WANTED = {a.name: leaf_value(a, STATED) for a in ATTRIBUTES}
 
 
 def annotated(tmp_path: Path, **changes: Any) -> list[Example]:
@@ -128,7 +128,7 @@ def test_training_sees_what_extraction_sees(
     assert {codec.decode_bytes(key) for key in asked} == texts.keys()
 
     def read(attribute: Any) -> Any:
-        raw = texts[JSON.key(asked_of(attribute).labels, None).encode()]
+        raw = texts[JSON.key(slot_attribute(attribute).labels, None).encode()]
         if not attribute.two_phase:
             return written(raw)
         numbers = range(1, int(raw) + 1 if raw.strip().isdigit() else 1)

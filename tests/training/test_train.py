@@ -109,7 +109,7 @@ def test_a_folder_in_two_commands(
     assert card["settings"]["schemas"].endswith("attributes.json")
     own = (out / "prompt.jinja").read_text()
     assert own == template_source("verbatim"), "the default template, as it was in training"
-    assert Extractor.from_pretrained(out, device="cpu").template == own
+    assert Extractor.from_pretrained(out, device="cpu").defaults.template == own
     report = CliRunner().invoke(app, ["evaluate", str(data), "--model", str(out), "--json"])
     assert report.exit_code == 0, report.output
     (run,) = json.loads(report.stdout)

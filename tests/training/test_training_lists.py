@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from schemax.attributes import attr
 from schemax.commands.cli import app
 from schemax.compiler import TextCodec, compile_schema
-from schemax.compiler.list_slots import all_labels
+from schemax.compiler.skeleton import all_labels
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples

@@ -10,9 +10,9 @@ from typing import Any
 from schemax.attributes import Attribute
 from schemax.attributes.attributes import named_misfits, waves_of
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.compiler.list_slots import Fields, asked_of, key_behind
-from schemax.compiler.skeleton import boundary_warning, skeleton_text
-from schemax.compiler.spelt_tokens import control_token_warning, marked
+from schemax.compiler.prompt import control_token_warning
+from schemax.compiler.skeleton import boundary_warning, key_behind, skeleton_text
+from schemax.compiler.slot_specs import Fields
 from schemax.errors import SchemaError
 from schemax.evaluation.diagnosis.visibility import picture, sentences
 from schemax.formats import OutputFormat, Path, StopAt, StopRule
@@ -118,12 +118,9 @@ def _num_documents(compiled: CompiledSchema) -> int:
 
 
 def _prompt_text(compiled: CompiledSchema) -> str:
-    """Returns the prompt; control tokens in data are marked: see `marked`."""
+    """Returns the prompt; control tokens in data are marked: see `TextCodec.marked`."""
     prompt = compiled.prompt
-
-    def data(text: str) -> str:
-        return marked(text, compiled.codec)
-
+    data = compiled.codec.marked
     count = _num_documents(compiled)
     names = [f"«text {j + 1}»" for j in range(count)] if count > 1 else ["«text»"]
     documents = "".join(
@@ -145,12 +142,12 @@ def _prompt_text(compiled: CompiledSchema) -> str:
 def _skeleton(compiled: CompiledSchema) -> tuple[str, ...]:
     if compiled.decoding.layout == "autoregressive":
         return (skeleton_text(compiled.attributes, compiled.format),)
-    labels = {attribute.path: attribute.labels for attribute in compiled.asked}
+    labels = {attribute.path: attribute.labels for attribute in compiled.slot_attributes}
     marked = tuple(
         f"{_behind(attribute, labels, compiled.format) if attribute.after else key}"
         f"⟦{attribute.name}, {k_max}⟧"
         for row in compiled.key_texts
-        for key, attribute, k_max in zip(row, compiled.asked, compiled.k_max, strict=True)
+        for key, attribute, k_max in zip(row, compiled.slot_attributes, compiled.k_max, strict=True)
     )
     marked += tuple(
         f"{_behind(leaf, beside, compiled.format)}⟦{leaf.name}, {k_max}⟧"
@@ -196,7 +193,7 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
         keys = tuple(slot.key for slot in compiled.known([null] * len(keys)))
         ends = [start + len(key) for key in keys]
     lengths = list(map(len, keys))
-    columns = (compiled.asked, compiled.key_texts[0], lengths, compiled.k_max, ends)
+    columns = (compiled.slot_attributes, compiled.key_texts[0], lengths, compiled.k_max, ends)
     slots = [slot(*row) for row in zip(*columns, strict=False)]
     for leaf, k_max, _, spec in _first_items(compiled.fields):
         if spec.copying is not None:
@@ -212,16 +209,16 @@ def _first_items(
 ) -> Iterator[tuple[Attribute, int, Mapping[Path, Path], SlotSpec]]:
     """Yields leaves of lists' first items with budgets, labels of the leaves beside, and specs."""
     for items in filter(None, fields.items if fields else ()):
-        asked = list(map(asked_of, items.attributes))
-        beside = {path: leaf.labels for path, leaf in zip(items.paths, asked, strict=True)}
-        for leaf, k_max, spec in zip(asked, items.k_max, items.specs, strict=True):
+        leaves = [segment.attribute for segment in items.segments]
+        beside = {path: leaf.labels for path, leaf in zip(items.paths, leaves, strict=True)}
+        for leaf, k_max, spec in zip(leaves, items.k_max, items.specs, strict=True):
             yield leaf, k_max, beside, spec
         yield from _first_items(items)
 
 
 def _steps(fields: Fields) -> int:
     longest: dict[int, int] = {}  # of each wave
-    waves = waves_of(fields.paths, [attribute.after for attribute in fields.attributes])
+    waves = waves_of(fields.paths, [segment.declared.after for segment in fields.segments])
     for budget, items, wave in zip(fields.k_max, fields.items, waves, strict=True):
         budget += _steps(items) if items is not None else 0
         longest[wave] = max(budget, longest.get(wave, 0))

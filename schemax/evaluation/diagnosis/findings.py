@@ -16,8 +16,13 @@ from schemax.attributes.ready_made import schema_names
 from schemax.compiler import compile_schema
 from schemax.errors import InputError, SchemaError, TemplateError
 from schemax.evaluation.diagnosis.unloaded import Unloaded
-from schemax.extraction.catalog import load_schema
-from schemax.extraction.declarations import classes_of, imported, read_schema, text_of_file
+from schemax.extraction.declarations import (
+    classes_of,
+    imported,
+    load_schema,
+    read_schema,
+    text_of_file,
+)
 from schemax.extraction.schema import AttrSchema
 from schemax.formats import OutputFormat
 

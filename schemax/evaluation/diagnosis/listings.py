@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from schemax.attributes import attr
 from schemax.base.messages import track
-from schemax.extraction.catalog import load_schema
+from schemax.extraction.declarations import load_schema
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.schema import AttrSchema
 from schemax.results import Extraction

@@ -1,4 +1,4 @@
-"""`Unloaded`: a model without its weights, which compiles schemas as the loaded model does."""
+"""`Unloaded`: a model without its weights; compiles schemas as the loaded model does."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from schemax.base.calibration import Calibration
 from schemax.base.resources import cached_folder
 from schemax.base.trained import FILE as TRAINED
 from schemax.base.trained import TrainedWith, read_trained
-from schemax.compiler import TextCodec, as_codec, load_codec
+from schemax.compiler import CompiledSchema, TextCodec, as_codec, load_codec
 from schemax.config import resolve_decoding
 from schemax.errors import ModelError
-from schemax.extraction.model_settings import ModelSettings
+from schemax.extraction.defaults import Defaults
 from schemax.extraction.prompt_file import PromptFile
 
 # All files that compiling depends on, without weights.
@@ -24,8 +23,8 @@ _FILES = (
 )
 
 
-class Unloaded(ModelSettings):
-    """A model's tokenizer and settings, with the changes of a prompt file.
+class Unloaded:
+    """A model's tokenizer and default settings, with the changes of a prompt file.
 
     place: the model's folder, Hub id or GGUF file, or a tokenizer's folder; as attribute, the
     folder or file read. own_template: the path of the model's template, None without one.
@@ -36,18 +35,28 @@ class Unloaded(ModelSettings):
         file = _gguf_of(Path(place))
         folder = _folder_of(place) if file is None else file.parent
         self.place = file or folder
+        self.tokenizer: Any
+        self.eos_ids: tuple[int, ...]
         self.tokenizer, self.eos_ids = _of_folder(folder) if file is None else _of_gguf(file)
         own = folder / "prompt.jinja"
         known = (folder / TRAINED).is_file()
-        self.model = SimpleNamespace(vocab_size=None, refusal=lambda _: None)
         self.own_template = own if own.is_file() else None
-        self.template = self.own_template and own.read_text("utf-8")
-        self.trained = read_trained(folder / TRAINED) if known else TrainedWith()
-        self.is_trained = known or self.own_template is not None or prompt is not None
-        self.prompt = prompt or PromptFile()
-        self.format = self.trained.format
-        self.decoding = resolve_decoding(self.prompt.decoding or self.trained.decoding)
-        self.calibration = Calibration()
+        trained = read_trained(folder / TRAINED) if known else TrainedWith()
+        is_trained = known or self.own_template is not None or prompt is not None
+        prompt = prompt or PromptFile()
+        self.defaults = Defaults(
+            format=trained.format,
+            template=self.own_template and own.read_text("utf-8"),
+            decoding=resolve_decoding(prompt.decoding or trained.decoding),
+            prompt=prompt,
+            trained=trained,
+            is_trained=is_trained,
+        )
+
+    def compile(self, schema: type[Any], **settings: Any) -> CompiledSchema:
+        """Compiles a schema; see `Extractor.compile`."""
+        model = SimpleNamespace(vocab_size=None, refusal=lambda _: None)
+        return self.defaults.compile(schema, model, self.tokenizer, self.eos_ids, **settings)
 
 
 def _folder_of(place: str | Path) -> Path:

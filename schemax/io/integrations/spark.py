@@ -1,4 +1,4 @@
-"""DataFrames of Spark in, DataFrames of Spark out."""
+"""Extracts from DataFrames of Spark."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from schemax.errors import InputError
-from schemax.extraction.calls import Options, check_options
-from schemax.extraction.documents import RecordFields
+from schemax.extraction.documents import Options, RecordFields, check_options
 from schemax.io.arrow import plain_schema, schema_of
 from schemax.io.columns import Schemas
 from schemax.io.dataframes import extract_frame
@@ -33,18 +32,18 @@ def extract(
     schema: a Pydantic model, or one per category. Classes of scripts and notebooks travel with
         their code; those of modules are imported by the workers.
     model: a folder that all machines have, or a Hub id. Each Python worker loads the model once,
-        and keeps it for all its tasks while Spark reuses workers. Without it, what the workers'
-        `Extractor.default()` gives.
-    details: with the raw text, the confidence and the place of every value; "confidence": with the
-        confidences alone.
-    keep: columns of the frame that stand before the results, such as a key: rows have no number.
+        and keeps it for all its tasks while Spark reuses workers. None: the workers'
+        `Extractor.default()`.
+    details: True adds raw text, confidence and place of every value, "confidence" the confidences
+        alone.
+    keep: columns of the frame to copy before the results, such as a key, since rows have no number.
     options: those of `Extractor.stream`.
 
-    Gives the kept columns and those of `extract_frame`; choices are strings. Up to
+    Returns the kept columns and those of `extract_frame`; choices are strings. Up to
     `spark.sql.execution.arrow.maxRecordsPerBatch` rows are computed at a time.
 
-    Raises InputError without pyspark and for columns that are not there; what is wrong with the
-    settings stops the job that computes the rows.
+    Raises InputError without pyspark and for missing columns. Wrong settings stop the job that
+    computes the rows.
     """
     types = optional("pyspark.sql.types", "schemax.io.integrations.spark", "spark")
     arrow = optional("pyspark.sql.pandas.types", "schemax.io.integrations.spark", "spark")
@@ -54,13 +53,13 @@ def extract(
     shown = RecordFields.of_options(options)
     keep, table = checked_frame(frame.columns, schema, shown, details, keep)
     results = arrow.from_arrow_schema(plain_schema(schema_of(table.results)), True)
-    given = types.StructType([*(frame.schema[name] for name in keep), *results])
+    result_type = types.StructType([*(frame.schema[name] for name in keep), *results])
     read = partial(extract_frame, schema=schema, details=details, keep=keep, **options)
-    return frame.mapInArrow(partial(_read, partial(read, model=model)), given)
+    return frame.mapInArrow(partial(_read, partial(read, model=model)), result_type)
 
 
 def _read(read: Any, batches: Iterator[Any]) -> Iterator[Any]:
-    """Spark's columns have no dictionaries."""
+    """Yields the results of batches, with choices as strings: Spark has no dictionaries."""
     for batch in batches:
-        found = read(batch)
-        yield found.cast(plain_schema(found.schema))
+        results = read(batch)
+        yield results.cast(plain_schema(results.schema))

@@ -8,21 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
+from schemax.attributes.examples import read_few_shot_examples
 from schemax.base.resources import resource_dir
-from schemax.compiler.few_shot import read_few_shot_examples
 from schemax.compiler.prompt import load_template, template_source
 from schemax.config import resolve_decoding
 from schemax.errors import InputError, SchemaError
-from schemax.extraction.calls import Options, check_options
-from schemax.extraction.documents import RecordFields, shown_text
+from schemax.extraction.documents import Options, RecordFields, check_options, shown_text
 from schemax.extraction.extractor import Extractor
 from schemax.formats import get_format
+from schemax.io.checkpoint import PART_ROWS
 from schemax.io.columns import Schemas, named_schemas
 from schemax.io.dataframes import extract_frame
 from schemax.io.input_columns import checked_frame
-from schemax.io.ray.parcel import Parcel
-from schemax.io.ray.pool import Concurrency, Loaded, Pool, named_for_actors, ray_module
-from schemax.io.resumable import PART_ROWS
+from schemax.io.ray.pool import Concurrency, Loaded, Parcel, Pool, named_for_actors, ray_module
 from schemax.io.rows import Details
 
 ModelLike: TypeAlias = str | Path | Callable[[], Extractor] | None

@@ -10,19 +10,18 @@ from __future__ import annotations
 import logging
 import os
 import pickle
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import chdir, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 from schemax.errors import InputError, SchemaxError
+from schemax.io.checkpoint import Files
 from schemax.io.columns import Schemas
-from schemax.io.ray.parcel import Parcel
-from schemax.io.ray.pool import Loaded, Pool, ray_module
-from schemax.io.resumable import Part, ResumableRun, compute_lines
-from schemax.io.rows import RowForm
-from schemax.io.stream import Extract
+from schemax.io.ray.pool import Loaded, Parcel, Pool, ray_module
+from schemax.io.resumable import Batch, ResumableRun, compute_lines
+from schemax.io.rows import Extract, RowForm
 from schemax.io.task import Backend, Task
 from schemax.results import Extraction
 
@@ -40,11 +39,11 @@ def on_ray(task: Task, pool: Pool) -> Iterator[Backend]:
     # One call per worker: a worker that stays would keep its GPU memory.
     settings = {"num_gpus": pool.num_gpus, "num_cpus": pool.num_cpus, "max_calls": 1}
     remote = ray.remote(**settings)(_loaded)
-    found = ray.get(remote.remote(Parcel.of(task.facts, task.schemas)))
-    if found.problem is not None:
-        raise found.problem
-    load = partial(task.computing, found.made)
-    yield Backend(found.made, lambda run: _fill(run, load, task.schemas, pool))
+    loaded = ray.get(remote.remote(Parcel.of(task.facts, task.schemas)))
+    if loaded.problem is not None:
+        raise loaded.problem
+    load = partial(task.computing, loaded.made)
+    yield Backend(loaded.made, lambda run: _fill(run, load, task.schemas, pool))
 
 
 def _loaded(load: Parcel) -> Loaded:
@@ -61,7 +60,7 @@ def _fill(
     """
     broken: InputError | None = None
     ray, data = ray_module(), ray_module("ray.data")
-    read = partial(_read, Parcel.of(run, schemas), run.checkpoint.finished(), os.getcwd())
+    read = partial(_read, Parcel.of(run, schemas), run.checkpoint.files(), os.getcwd())
     here = ray.get_runtime_context().get_node_id()
     with _settings():
         # Takes no CPU: actors, which wait for the reader, may have them all.
@@ -77,20 +76,20 @@ def _fill(
         )
     try:
         for batch in computed.iter_batches(batch_size=1, batch_format="pyarrow"):
-            found = _unpacked(batch)
-            if isinstance(found, InputError):
-                broken = found
-            elif isinstance(found, SchemaxError):
-                raise found
+            result = _unpacked(batch)
+            if isinstance(result, InputError):
+                broken = result
+            elif isinstance(result, SchemaxError):
+                raise result
             else:
-                part, items = found
-                run.checkpoint.write_part(*part)
+                number, lines, items = result
+                run.checkpoint.add(number, lines)
                 yield from items
     except ray.exceptions.RayTaskError:
         raise  # an error in code, whose traceback should be seen
     except ray.exceptions.RayError as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise SchemaxError(f"Ray gave up: {said[0]}") from error
+        lines_of_error = str(error).strip().splitlines() or [type(error).__name__]
+        raise SchemaxError(f"Ray gave up: {lines_of_error[0]}") from error
     if broken is not None:
         raise broken
 
@@ -111,14 +110,12 @@ def _settings() -> Iterator[None]:
         yield
 
 
-def _read(
-    run: Parcel, finished: Mapping[int, str], folder: str, batch: Any
-) -> Iterator[dict[str, list[bytes]]]:
+def _read(run: Parcel, files: Files, folder: str, batch: Any) -> Iterator[dict[str, list[bytes]]]:
     """Yields the missing parts. Input that cannot be read ends them with an error.
 
-    finished: as of the start, since Ray may read again, and must get the same parts.
+    files: as of the start, since Ray may read again, and must get the same parts.
     """
-    with closing(_missing(run, finished)) as parts:
+    with closing(_missing(run, files)) as parts:
         while True:
             # Left before every yield: the worker is Ray's, and may stop in the middle.
             with chdir(folder):
@@ -128,12 +125,10 @@ def _read(
             yield part
 
 
-def _missing(
-    parcel: Parcel, finished: Mapping[int, str]
-) -> Generator[dict[str, list[bytes]], None, None]:
+def _missing(parcel: Parcel, files: Files) -> Generator[dict[str, list[bytes]], None, None]:
     try:
         run: ResumableRun = parcel.unpack()
-        for part in run.parts(finished):
+        for part in run.batches(files):
             yield _packed(part)
     except InputError as error:
         yield _packed(error)
@@ -149,7 +144,7 @@ def _computing(load: Load, form: RowForm) -> Callable[[Any], Any]:
 
 
 def _computed(extract: Extract, form: RowForm, batch: Any) -> Any:
-    part: Part | SchemaxError = _unpacked(batch)
+    part: Batch | SchemaxError = _unpacked(batch)
     if isinstance(part, SchemaxError):
         return _packed(part)
     lines, items = [*part.ready], []
@@ -160,7 +155,7 @@ def _computed(extract: Extract, form: RowForm, batch: Any) -> Any:
             items.append(replace(item, slots=()))  # slots are not needed any more
     except SchemaxError as error:
         return _packed(error)
-    return _packed(((part.number, part.digest, lines), items))
+    return _packed((part.part, lines, items))
 
 
 def _packed(value: Any) -> dict[str, list[bytes]]:

@@ -91,7 +91,7 @@ async def _events(
             done.update(event.done)
             fields: dict[str, Any] = {}
             for name in names.copy():
-                part = read_part(name, read, done, compiled, service.extractor.calibration)
+                part = read_part(name, read, done, compiled, service.extractor.defaults.calibration)
                 if part is not None:
                     names.remove(name)
                     fields |= part.to_row(details=True)["fields"]

@@ -223,7 +223,7 @@ def _lists(
     texts = [
         "\n\n".join(beginnings[at : at + _TOGETHER]) for at in range(0, len(bodies), _TOGETHER)
     ]
-    decoding = replace(extractor.decoding, min_probability=0.0, max_retries=0)
+    decoding = replace(extractor.defaults.decoding, min_probability=0.0, max_retries=0)
     settings: Any = {"format": "json", "template": TEMPLATE, "decoding": decoding}
     lists, problem = [], None
     for item in extractor.stream(texts, wanted, **settings):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from schemax.compiler.few_shot import FewShotExample
+from schemax.attributes.examples import FewShotExample
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, shown_record
@@ -48,7 +48,7 @@ class Work:
             "nearest_examples": candidate.nearest or None,
         }
         stated = {name: value for name, value in changes.items() if value is not None}
-        return replace(self.extractor.decoding, **stated)
+        return replace(self.extractor.defaults.decoding, **stated)
 
     def options(self, candidate: Candidate) -> dict[str, Any]:
         """Returns options of `Extractor.stream`, for documents of all categories."""

@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from schemax.attributes import compile_attributes, settings_of
+from schemax.attributes.examples import FewShotExample
 from schemax.base.calibration import Calibration
 from schemax.base.messages import counted
 from schemax.base.resources import version
-from schemax.compiler.few_shot import FewShotExample
 from schemax.compiler.prompt import template_source, usual_template
 from schemax.config import Constrain
 from schemax.errors import InputError
@@ -157,11 +157,10 @@ def fit(
 
 def _without_prompt(extractor: Extractor, *, raw: bool = True) -> Extractor:
     """Returns the extractor without a prompt file; raw: without a calibration, too."""
-    made = copy(extractor)
-    made.prompt = PromptFile()
-    if raw:
-        made.calibration = Calibration()
-    return made
+    plain = copy(extractor)
+    calibration = Calibration() if raw else extractor.defaults.calibration
+    plain.defaults = replace(extractor.defaults, prompt=PromptFile(), calibration=calibration)
+    return plain
 
 
 def _shots(
@@ -189,8 +188,8 @@ def _templates(
     extractor: Extractor, schemas: Mapping[str, type[BaseModel]], more: Mapping[str, str]
 ) -> dict[str, str | None]:
     """Returns texts of templates by name; the template without a prompt file comes first."""
-    own = any(extractor.named_template(schema) for schema in schemas.values())
-    usual = usual_template(extractor.decoding)
+    own = any(extractor.defaults.named_template(schema) for schema in schemas.values())
+    usual = usual_template(extractor.defaults.decoding)
     first = ("its own template", None) if own else (usual, template_source(usual))
     return dict([first]) | {name: template_source(name) for name in READY_MADE} | dict(more)
 
@@ -199,9 +198,9 @@ def _first(work: Work) -> Candidate:
     """Returns the current prompt as a candidate. For untrained models it names the settings, which
     a prompt file would else leave out."""
     extractor, name = work.extractor, next(iter(work.templates))
-    if extractor.is_trained or not _has_slots(extractor):
+    if extractor.defaults.is_trained or not _has_slots(extractor):
         return Candidate(name)
-    settled = [extractor.settled(schema)[0] for schema in work.schemas.values()]
+    settled = [extractor.defaults.settled(schema)[0] for schema in work.schemas.values()]
     return Candidate(
         name,
         constrain="document" if all(one.constrain == "document" for one in settled) else "types",
@@ -211,7 +210,7 @@ def _first(work: Work) -> Candidate:
 
 def _has_slots(extractor: Extractor) -> bool:
     """True if decoding can constrain values to what their fields, or their documents, allow."""
-    return extractor.decoding.is_held and not isinstance(extractor.model, RemoteModel)
+    return extractor.defaults.decoding.is_held and not isinstance(extractor.model, RemoteModel)
 
 
 def _space(work: Work, split: Split, first: Candidate) -> Space:
@@ -222,7 +221,7 @@ def _space(work: Work, split: Split, first: Candidate) -> Space:
     for category, rows in split.pool.items():
         names = list(titles_of(compile_attributes(work.schemas[category])).values())
         pool[category] = coverage_order(rows, labels, names, SIZES[-1])[:MOST_SHOWN]
-    config = extractor.decoding
+    config = extractor.defaults.decoding
     slots = _has_slots(extractor)
     other: Constrain = (
         "types" if (first.constrain or config.constrain) == "document" else "document"
@@ -264,11 +263,11 @@ def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
     said = {
         "version": version(),
         "model": dict(model),
-        "template": str(extractor.template),
+        "template": str(extractor.defaults.template),
         **fingerprint.of_schemas(work.schemas),
-        **fingerprint.of_settings(extractor.decoding, extractor.calibration),
+        **fingerprint.of_settings(extractor.defaults.decoding, extractor.defaults.calibration),
         "templates": dict(work.templates),
-        "format": work.format or str(extractor.format),
+        "format": work.format or str(extractor.defaults.format),
         "formats": [settings_of(schema).format for schema in work.schemas.values()],
         "examples": [repr(one) for one in work.examples],
         "split": [split.pool, split.deciding, split.held_out],

@@ -1,15 +1,10 @@
-"""Few-shot examples: documents with their right values, written as the model writes outputs.
-
-Without examples of its own, a schema may be led by a demonstration of another category, which shows
-what an answer looks like. It precedes the instruction as turns of the chat. Its attributes are none
-of the schema's, so that it gives no answer away.
-"""
+"""Examples of a schema: documents with their right values, for prompts."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
@@ -18,18 +13,13 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import to_jsonable_python
 
-from schemax.attributes import Attribute, compile_attributes, settings_of
+from schemax.attributes.attribute import Attribute
 from schemax.attributes.classes import is_instance, is_typed_dict, validated, value_in
 from schemax.attributes.discriminator import MemberName, choice_of
+from schemax.attributes.field_type import FieldPath
+from schemax.attributes.settings import settings_of
 from schemax.base.messages import clipped, one_line
-from schemax.compiler.conversation import render_chat, takes_turns
-from schemax.compiler.list_slots import Rows, as_decoded
-from schemax.compiler.prompt import PromptText, ShownExample
-from schemax.compiler.skeleton import render_values
-from schemax.compiler.tokenizer import TextCodec
-from schemax.config import DecodingConfig
-from schemax.errors import InputError, SchemaError
-from schemax.formats import DocumentKey, OutputFormat, Scalar, Writable
+from schemax.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,62 +57,57 @@ def read_few_shot_examples(
     if strange := [name for name in by_name if name not in schemas]:
         known = ", ".join(map(repr, schemas))
         raise InputError(f"examples of the unknown category {strange[0]!r}; known are {known}")
-    found: dict[str, list[FewShotExample]] = {}
-    for name, some in by_name.items():
-        found[name] = []
-        for place, (document, values) in enumerate(_pairs(some, schemas[name])):
+    read_examples: dict[str, list[FewShotExample]] = {}
+    for name, pairs in by_name.items():
+        read_examples[name] = []
+        for place, (document, values) in enumerate(_pairs(pairs, schemas[name])):
             try:
-                found[name].append((read(document), values))
+                read_examples[name].append((read(document), values))
             except ValueError as error:
-                raise _misfit(schemas[name], some, place, str(error)) from None
-    return found
+                raise _misfit(schemas[name], pairs, place, str(error)) from None
+    return read_examples
 
 
-def written_examples(
-    examples: Sequence[FewShotExample],
-    schema: type[Any],
-    output_format: OutputFormat,
-    config: DecodingConfig,
-) -> tuple[ShownExample, ...]:
-    """Examples as templates show them: texts as they are, values as an output of that format.
+def example_values(
+    examples: Sequence[FewShotExample], schema: type[Any], attributes: Sequence[Attribute]
+) -> list[tuple[str, dict[FieldPath, Any]]]:
+    """The documents of examples, each with the plain values of its leaves, by path.
 
-    Where outputs name their document, the ids of examples are "X1", "X2", ..., so that none of them
-    is taken for a document's.
+    attributes: of the schema.
 
     Raises InputError, naming the example, for a document that is not text, and for values that are
-    not of the schema; SchemaError for lists that the decoding cannot write.
+    not of the schema.
     """
-    attributes = as_decoded(schema.__name__, compile_attributes(schema), config, output_format)
-    for attribute in attributes:
-        if attribute.fields and not attribute.two_phase:
-            reason = "examples of lists of nested models are shown in the layout 'branched' alone"
-            raise SchemaError(schema.__name__, attribute.name, reason)
-    stacked = config.documents == "stacked"
-    shown = []
+    plain = []
     for place, (text, values) in enumerate(_pairs(examples, schema)):
         if not isinstance(text, str):
             reason = f"its document must be text, not {type(text).__name__}"
             raise _misfit(schema, examples, place, reason)
-        id = f"X{place + 1}" if stacked else None
-        head = (DocumentKey(id),) if id else ()
         try:
-            shown_of, literals = _literals(values, schema, attributes)
-            output = render_values(shown_of, output_format, literals, head)
+            by_path = _values_by_path(values, schema, attributes)
+            _check_plain(list(by_path.values()))
         except (TypeError, ValueError) as error:  # Pydantic's are ValueErrors, too
             raise _misfit(schema, examples, place, _reason_of(error)) from error
-        shown.append(ShownExample(text, id, output))
-    return tuple(shown)
+        plain.append((text, by_path))
+    return plain
 
 
-def _literals(
+def _values_by_path(
     values: Any, schema: type[Any], attributes: Sequence[Attribute]
-) -> tuple[Sequence[Attribute], list[Writable | Rows]]:
-    """The attributes that an example shows, and their values."""
+) -> dict[FieldPath, Any]:
     if isinstance(values, SomeValues):
-        some = [attribute for attribute in attributes if attribute.name in values.values]
-        return some, [writable(attribute, values.values[attribute.name]) for attribute in some]
+        shown = values.values
+        return {a.path: plain_value(a, shown[a.name]) for a in attributes if a.name in shown}
     instance = _instance_of(values, schema)
-    return attributes, [writable_of(attribute, instance) for attribute in attributes]
+    return {attribute.path: leaf_value(attribute, instance) for attribute in attributes}
+
+
+def _check_plain(value: Any) -> None:
+    if isinstance(value, list):
+        for item in value:
+            _check_plain(item)
+    elif value is not None and not isinstance(value, (str, int, float, Decimal, date, time)):
+        raise TypeError(f"a slot takes text, numbers, dates and lists of these, not {value!r}")
 
 
 _SEVERAL = (list, tuple, set, frozenset, deque)
@@ -136,16 +121,17 @@ def _pairs(examples: Any, schema: type[Any]) -> Sequence[tuple[Any, Any]]:
         )
     for place, pair in enumerate(examples):
         if not isinstance(pair, tuple) or len(pair) != 2:
-            found = f"a tuple of {len(pair)}" if isinstance(pair, tuple) else type(pair).__name__
-            reason = f"must be a tuple (document, instance), not {found}"
+            form = f"a tuple of {len(pair)}" if isinstance(pair, tuple) else type(pair).__name__
+            reason = f"must be a tuple (document, instance), not {form}"
             raise _misfit(schema, examples, place, reason)
     return examples
 
 
 def _misfit(schema: type[Any], examples: Sequence[Any], place: int, reason: str) -> InputError:
     """The error of an example, or of a demonstration that the class declares."""
-    own = settings_of(schema).demonstrations or ()
-    name = "demonstrations" if any(examples[place] is one for one in own) else "examples"
+    declared = settings_of(schema).demonstrations or ()
+    is_declared = any(examples[place] is demonstration for demonstration in declared)
+    name = "demonstrations" if is_declared else "examples"
     return InputError(f"{schema.__name__}: {name}[{place}]: {reason}")
 
 
@@ -177,24 +163,27 @@ def _reason_of(error: Exception) -> str:
     )
 
 
-def writable_of(attribute: Attribute, instance: Any) -> Writable | Rows:
-    """The value of a leaf of an instance, as formats write it."""
+def leaf_value(attribute: Attribute, instance: Any) -> Any:
+    """The value of a leaf of an instance as formats write it; see `plain_value`."""
     value = _stated(instance, attribute.path[: len(attribute.path) - attribute.is_discriminator])
     if attribute.is_discriminator:
         choice = None if value is None else choice_of(value, attribute)
         return _scalar(attribute, choice)
-    return writable(attribute, value)
+    return plain_value(attribute, value)
 
 
-def writable(attribute: Attribute, value: Any) -> Writable | Rows:
-    """A leaf's value as formats write it."""
+def plain_value(attribute: Attribute, value: Any) -> Any:
+    """A leaf's value as formats write it: text, a number, a date, null, or a list of these.
+
+    Nested models become rows of their leaves' values.
+    """
     if attribute.is_one_or_several and value is not None and not isinstance(value, _SEVERAL):
         value = [value]
     if attribute.is_mapping and value is not None:
-        value = [{"key": key, "value": one} for key, one in value.items()]
+        value = [{"key": key, "value": item} for key, item in value.items()]
     if attribute.fields:
         rows = [
-            [writable_of(leaf, _bare(item)) for leaf in attribute.fields] for item in value or ()
+            [leaf_value(leaf, _bare(item)) for leaf in attribute.fields] for item in value or ()
         ]
         return rows or None
     if value is None or not attribute.is_list:
@@ -226,61 +215,14 @@ def _bare(value: Any) -> Any:
     return value
 
 
-def _scalar(attribute: Attribute, value: Any) -> Scalar:
+def _scalar(attribute: Attribute, value: Any) -> Any:
     value = _bare(value)
-    is_number = any(one.is_number and one.kind != "integer" for one in attribute.variants)
-    if isinstance(value, float) and is_number and value.is_integer():
+    is_float = any(part.is_number and part.kind != "integer" for part in attribute.variants)
+    if isinstance(value, float) and is_float and value.is_integer():
         # The text's 55 is 55.0 in a float field. Beyond 2 ** 53 not every digit is known.
         return int(value) if abs(value) <= 2**53 else value
     if value is None or isinstance(value, (str, int, float, Decimal, date, time)):
         return value
     if isinstance(value, Enum):
         return _scalar(attribute, value.value)
-    found: Scalar = to_jsonable_python(value)  # such as a UUID, a URL or a duration
-    return found
-
-
-class _Hose(BaseModel):
-    maker: str | None = None
-    length: str | None = None
-    surface: str | None = None
-    warranty: str | None = None
-
-
-_TEXT = "Wellbrook FlexPro garden hose, 20 m, orange, with two brass couplings"
-_VALUES = {"maker": "Wellbrook", "length": "20 m"}
-
-_QUESTION = """\
-You read texts about items of one category, garden hose, and fill in their attributes.
-
-Attributes:
-{attributes}
-
-Write null for an attribute that the text does not state. Do not guess. Answer in {format}.
-
-<product>
-{text}
-</product>"""
-
-
-def led(
-    prompt: PromptText, output_format: OutputFormat, config: DecodingConfig, codec: TextCodec
-) -> PromptText:
-    """The prompt behind the demonstration; unchanged if it has turns, or the model takes none."""
-    if prompt.turns or not takes_turns(codec):
-        return prompt
-    (shown,) = written_examples([(_TEXT, _VALUES)], _Hose, output_format, config)
-    question = _QUESTION.format(
-        attributes="\n".join(f"- {name}" for name in _Hose.model_fields),
-        format=output_format.name.upper(),
-        text=shown.text,
-    )
-    chat = render_chat(codec, [("user", question), ("assistant", shown.output.strip())])
-    return replace(
-        prompt,
-        turns=chat.turns,
-        instruction=prompt.instruction.lstrip(),
-        closing=prompt.closing.rstrip(),
-        chat_prefix=chat.prefix,
-        chat_suffix=chat.suffix,
-    )
+    return to_jsonable_python(value)  # such as a UUID, a URL or a duration
