@@ -75,7 +75,7 @@ _BLOCK = re.compile(
     r"(?P<apart>^<!-- not compared: .*? -->\n)?^```(?P<kind>python|bash|text)\n(?P<code>.*?)^```",
     re.DOTALL | re.MULTILINE,
 )
-# Lines of `schemax.base.progress`: number and speed.
+# Lines of `schemax.base.messages`: number and speed.
 _PROGRESS = re.compile(r"^[\d,]+( of [\d,]+)? \w+, [\d,.]+/s.*\n", re.MULTILINE)
 
 

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import schemax.base.interrupts  # noqa: F401  # before all that takes time
+import schemax.base.process  # noqa: F401  # before all that takes time
 
 # isort: split
 from schemax.attributes import attr

@@ -89,18 +89,18 @@ class DecodingConfig:
     slots: `independent` slots never see each other's values (equation 4); `causal` ones see the
         values of earlier slots up to their own step (section 4.4).
     documents_per_prompt: J, how many stacked documents share a prompt; isolated ones share nothing,
-        whatever is given here. Autoregressively, stacked documents are "batch prompting": the model
+        whatever the number. Autoregressively, stacked documents are "batch prompting": the model
         writes all their outputs.
-    nearest_examples: how many of the examples a document is shown: those whose texts are most like
-        its own, each of which is read once, whatever the number of documents, and sees no other
+    nearest_examples: the number of examples that a document is shown: those with the texts most
+        like its own. Each example is read once for all documents, and sees no other example
         (docs/prompts.md). 0 shows all examples to all documents. Requires isolated documents;
         servers, and models that decode one row per slot, refuse the setting.
-    k_max: token budget of a slot whose attribute names none; None derives it from the type.
-    max_retries: how often a slot that ran out of budget gets another one, twice as large, and goes
-        on in place; what it then writes is seen by no other slot.
+    k_max: the token budget of a slot whose attribute has none; None derives it from the type.
+    max_retries: how often the budget of a slot that ran out of it is doubled; the slot goes on in
+        place, and no other slot sees what it then writes.
     max_repairs: how often a value that its type or a validator refuses is asked for again, with
-        what was said of it (docs/dependent-fields.md): 1, in the layout `branched` with isolated
-        documents, or not at all.
+        the reason (docs/dependent-fields.md): 0, or 1 in the layout `branched` with isolated
+        documents.
     batch_size: documents in flight, or "auto".
     constrain: what slots are held to (docs/constraints.md). `types`: values fit their fields'
         types. `document`: texts that a slot writes also stand in its document, so that the model
@@ -109,14 +109,13 @@ class DecodingConfig:
         model's folder says; without a word, it is `document` for a model that schemax did not
         train, under the template `verbatim`, else `types`. The autoregressive layout has no slots
         to constrain, and servers refuse `document`.
-    min_probability: a value that is less probable is taken for null, where its field may go without
-        one; None takes the model's own threshold (schemax.base.calibration), 0 keeps every value.
-        Values of the autoregressive layout have no probability, so all of them are kept.
-    contextual_calibration: whether choices, booleans among them, are scored against how probable
-        they are in documents without content, so that a prompt makes none of them likely by itself
-        (docs/results.md). Probabilities are those that the choice was made by. Refused with
-        `constrain="nothing"`, in the autoregressive layout and by servers. None does so for models
-        that schemax did not train, under the template "verbatim".
+    min_probability: a less probable value becomes null, if its field may be null; None takes the
+        model's own threshold (schemax.base.calibration), 0 keeps every value. Values of the
+        autoregressive layout have no probability, so all of them are kept.
+    contextual_calibration: whether a choice or boolean is scored against its probability in
+        documents without content, so that no prompt favours it (docs/results.md). Probabilities are
+        those that decided. Refused with `constrain="nothing"`, in the autoregressive layout and by
+        servers. None calibrates models that schemax did not train, under the template "verbatim".
     temperature, top_p, seed: 0.0 is greedy; otherwise nucleus sampling whose random numbers depend
         on the seed, the document's text, the slot and the step, never on batch-mates.
 
@@ -217,7 +216,7 @@ PRESETS: Mapping[str, DecodingConfig] = MappingProxyType(
             constrain="nothing",
             min_probability=0.0,
         ),
-        # A model that rambles is not asked to ramble twice.
+        # A retry would only let a rambling model ramble on.
         "autoregressive": DecodingConfig(layout="autoregressive", max_retries=0),
     }
 )
@@ -244,10 +243,10 @@ def decoding_name(config: DecodingConfig) -> str:
     """The shortest text that `resolve_decoding` reads as this config."""
     names = []
     for preset, known in PRESETS.items():
-        pairs = ((one.name, getattr(config, one.name)) for one in fields(config))
+        pairs = ((field.name, getattr(config, field.name)) for field in fields(config))
         changes = [f"{name}={value}" for name, value in pairs if value != getattr(known, name)]
         names.append((len(changes), ":".join([preset, *changes])))
-    return min(names, key=lambda one: one[0])[1]
+    return min(names, key=lambda pair: pair[0])[1]
 
 
 _WORDS: Mapping[str, Any] = {"none": None, "true": True, "false": False}

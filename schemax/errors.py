@@ -1,4 +1,4 @@
-"""What schemax raises on purpose, apart from ValueError and TypeError for arguments of calls.
+"""The errors that schemax raises, beside ValueError and TypeError for arguments of calls.
 
     SchemaxError
     ├── SchemaError       a declaration that cannot be compiled: which class, which field, why
@@ -19,7 +19,7 @@ from errno import EDQUOT, EFBIG, ENOSPC
 from typing import Any
 
 FULL_DISK = (EDQUOT, EFBIG, ENOSPC)
-"""What an OSError says of a file that has no room to grow."""
+"""The numbers of an OSError on a full disk."""
 
 
 class SchemaxError(Exception):
@@ -27,8 +27,9 @@ class SchemaxError(Exception):
 
 
 class _OfDeclaration(Exception):
-    """`schema` is the name of a class, `field` the dotted path of the field (None when the class
-    as a whole is at fault) and `reason` says what to change.
+    """schema: the name of a class. field: a dotted path, or None for a fault of the class.
+
+    reason: the fault, and what to change.
     """
 
     def __init__(self, schema: str, field: str | None, reason: str) -> None:
@@ -59,9 +60,10 @@ class ModelError(SchemaxError):
 
 
 class ServerError(ModelError):
-    """A server that does not answer, or refuses what it is asked.
+    """A server that does not answer, or refuses a request.
 
-    is_gone: whether the server is at fault, so that a later try may succeed. status: of HTTP.
+    is_gone: whether the server is at fault, so that a later try may succeed.
+    status: the HTTP status.
     """
 
     def __init__(self, message: str, *, is_gone: bool = False, status: int | None = None) -> None:
@@ -76,8 +78,8 @@ class InputError(SchemaxError):
 class ExtractionError(SchemaxError):
     """Some rows could not become instances.
 
-    `extractions` holds one `Extraction` per input row, in order, the finished ones included, so
-    that nothing that was computed is lost.
+    extractions: one `Extraction` per input row, in order, finished rows included, so that no result
+        is lost.
     """
 
     def __init__(self, extractions: Sequence[Any]) -> None:

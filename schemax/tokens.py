@@ -21,7 +21,7 @@ TEXT_ENDS, TEXT_UNKNOWN, TEXT_REFUSED = -1, -2, -3
 and leads out of the table; it is not allowed."""
 
 FREE = "free"
-"""The state of a slot that is no longer bound to its document: its text is whole, or no text."""
+"""The state of a slot that may leave its document: its text is whole, or its value is no text."""
 
 FinishReason = Literal["stop", "eos", "length"]
 
@@ -52,9 +52,9 @@ class Grammar(Protocol):
     """The grammar of a slot over a model's tokens.
 
     strict: whether the next token is chosen among allowed ones from the start, so that
-        probabilities are normalised over them. Otherwise, as for free text, of which nearly all is
-        allowed, the model's own choice is taken wherever it is allowed.
-    choices: whether all values are known, so that the probability of each is wanted.
+        probabilities are normalised over them. Otherwise, as for free text, the model's own choice
+        is taken if it is allowed.
+    choices: whether all values are known, and the probability of each is recorded.
     """
 
     @property
@@ -65,15 +65,15 @@ class Grammar(Protocol):
         """An `llguidance.LLMatcher` at the slot's beginning."""
 
     def not_first(self) -> tuple[int, ...]:
-        """Tokens that no slot begins with, although its matcher would let some of them through."""
+        """The tokens that no slot begins with, although its matcher may allow them."""
 
     def encode(self, data: bytes) -> tuple[int, ...]:
-        """The tokens of bytes that nothing else can stand in the place of; () if it has none."""
+        """The forced tokens of bytes; () if no token is forced."""
 
     def text_table(self, stop: StopTable) -> npt.NDArray[np.int8] | None:
         """(states, V) int8: the next state of a free text, from state 0 on, or one of `TEXT_*`.
 
-        None for what is more than free text: its matcher has to be asked about every token.
+        None for other grammars, whose matcher decides on every token.
         """
 
 
@@ -84,13 +84,13 @@ class CopyReader(Protocol):
     """
 
     def begin(self, ids: Sequence[int]) -> Any:
-        """The state behind a value's first tokens; `FREE`, or None, as of `after`."""
+        """The state behind a value's first tokens; `FREE` or None as in `after`."""
 
     def after(self, state: Any, token: int) -> Any:
         """The state behind one more token; `FREE` if all may follow, None if the token may not."""
 
     def allowed(self, state: Any) -> npt.NDArray[np.bool_]:
-        """(V,) the tokens that may follow, of which `after` does not return None."""
+        """(V,) the tokens that may follow: `after` does not return None for them."""
 
 
 class CopySource(Protocol):
@@ -101,9 +101,8 @@ class CopySource(Protocol):
 
 
 Role = Literal["first", "item", "branch", "free_text", "wave"]
-"""Why a slot is asked for: it is one of the prompt's own; an item of a list whose length another
-slot wrote; what another slot could have chosen; a choice once more, as free text; or part of a
-later wave."""
+"""The role of a slot: the prompt's own slot; an item of a list whose length another slot wrote; a
+choice that another slot did not take; a choice again, as free text; or a slot of a later wave."""
 
 
 class FollowUps(Protocol):
@@ -111,7 +110,7 @@ class FollowUps(Protocol):
 
     @property
     def extent(self) -> int:
-        """The most position ids that a follow-up of its own needs: its key and its budget."""
+        """The most position ids that a follow-up needs: its key and its budget."""
 
     def after(self, output: SlotOutput) -> tuple[ChildSlot, ...]:
         """The follow-ups of a value that is whole, branches last."""
@@ -120,8 +119,8 @@ class FollowUps(Protocol):
 class Waves(Protocol):
     """Further slots of a document once all of its slots are filled, wave by wave.
 
-    outputs: of all slots so far, in the order in which they were asked for. Nothing else decides,
-    so that a document may begin again.
+    outputs: the outputs of all slots so far, in the order of the slots. They alone decide, so that
+        a document may begin again.
     """
 
     @property
@@ -136,26 +135,28 @@ class Waves(Protocol):
 
 
 class Prior(Protocol):
-    """The prior of a slot's choices, whatever its document says."""
+    """The prior of a slot's choices, without its document."""
 
     def logprobs(self, written: tuple[int, ...], ids: tuple[int, ...]) -> npt.NDArray[np.float64]:
-        """(n,) of tokens behind those written, relative to equal shares; 0 for tokens that do not
-        decide between choices."""
+        """(n,) the log-probability of each next token, relative to equal shares.
+
+        0 for tokens that do not decide between choices.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotSpec:
     """The spec of a slot, known before a document is read, beside its key and budget.
 
-    null_id: the first token of the literal that says that there is no value; -1 if there is none.
+    null_id: the first token of the null literal; -1 if the slot is never null.
     grammar: None allows everything.
     follow_ups: the slots that the value calls for. Only branches of isolated documents have any.
     is_count: whether the value is the number of a list's items.
     begun: tokens of the value that stand at the end of the key already.
-    json_schema: of a whole output, for servers that keep to one.
-    copying: how the slot writes texts, if these have to stand in its document; see `CopySource`.
-        None where they need not. Only a slot with a grammar that is not strict has any.
-    prior: taken off the logits of a slot with choices; None takes nothing off.
+    json_schema: the JSON Schema of a whole output, for servers that enforce it.
+    copying: how the slot writes texts that must stand in its document; see `CopySource`. None for
+        other texts, and for strict grammars.
+    prior: subtracted from the logits of a slot with choices; None subtracts nothing.
     """
 
     null_id: int = -1
@@ -177,11 +178,11 @@ class ChildSlot:
 
     key: at least one id.
     role: see `Role`.
-    k_max: token budget, delimiter included; None for what is left of its parent's.
-    shared: how many of the key's ids its parent has read as well, from the key's beginning on.
-    number: of a slot of a wave, which no other one called for: what random numbers depend on.
-    path: of such a slot, what it is called where passes are watched; ends with AGAIN where a value
-        that was refused is asked for once more.
+    k_max: the token budget, delimiter included; None for the rest of its parent's budget.
+    shared: the number of first ids of the key that its parent has read as well.
+    number: for a slot of a wave, what its random numbers depend on.
+    path: the name of a slot of a wave where passes are watched; ends with AGAIN if the slot asks
+        again for a value that was refused.
     """
 
     key: tuple[int, ...]
@@ -199,18 +200,19 @@ class PromptIds:
 
     instruction: I, the same for all documents of a category.
     documents: D, one run of ids per document.
-    opening: S, what opens the output; follows every document if these are isolated, else the last.
-    keys: (J, N) key segments. For the autoregressive layout one empty segment per document.
+    opening: S, the output's opening; follows every isolated document, or the last stacked one.
+    keys: (J, N) key segments. The autoregressive layout has one empty segment per document.
     k_max: (N,) token budget per slot, delimiter included.
     sampling_keys: (J,) 64-bit digests of the documents, to key random numbers by content.
-    slots: (N,) what else is known of the slots; () if nothing is.
-    answers: (J, N) tokens that slots write whatever the model says, stop included: benchmarks give
-        every engine the same work to do. None lets the model choose.
-    numbers: (N,) what slots' random numbers depend on; () for their own, 0 to N - 1.
-    waves: what is asked once these slots are filled. Only branches of isolated documents have any.
-    sources: (J,) the documents, for slots that copy from them; () if none does.
-    demonstrations: examples of this document alone, behind the instruction, in no order: none of
-        them sees another. Only a single isolated document has any.
+    slots: (N,) the specs of the slots; () for default specs.
+    answers: (J, N) forced tokens of slots, stop included: benchmarks give every engine the same
+        work. None lets the model choose.
+    numbers: (N,) what slots' random numbers depend on; () for 0 to N - 1.
+    waves: the slots that follow once these slots are filled; only for branches of isolated
+        documents.
+    sources: (J,) the documents, for slots that copy from them; () if no slot copies.
+    demonstrations: examples of this document alone, behind the instruction, in no order: no example
+        sees another. Only a single isolated document has demonstrations.
     """
 
     instruction: tuple[int, ...]
@@ -229,9 +231,9 @@ class PromptIds:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """The tokens that a slot's grammar allowed at a step, and what the model thought of each.
+    """The tokens that a slot's grammar allowed at a step, with their probabilities.
 
-    step: how many tokens of the value stand before these.
+    step: the number of the value's tokens before the step.
     """
 
     step: int
@@ -243,23 +245,22 @@ class Alternatives:
 class SlotOutput:
     """The decoder's output in a slot, delimiter included.
 
-    ids: from the value's beginning on, with what was begun already.
-    logprobs: of every token, given those before it, under the model (whatever the temperature of
-        sampling), and under a strict grammar among what that allows. 0 where there was no choice.
-        () of a server that does not tell them.
-    null_logprob: of `SlotSpec.null_id` as the first token.
-    legal_logprobs: how much of the model's probability fell on what the grammar allowed: at the
-        first token, and at all tokens together. 0 where nothing was forbidden or nothing chosen.
-        Of free text only tokens count at which the model's own choice was refused.
-    alternatives: of every step with a choice, for a grammar of choices.
-    passes: forward passes that gave its tokens, those that read its prompt counted as one.
-    passes_before: forward passes of its document before it began, of a slot of a later wave.
+    ids: the value's tokens, those of `SlotSpec.begun` included.
+    logprobs: the log-probability of every token under the model, at temperature 1; under a strict
+        grammar, among the allowed tokens. 0 for a forced token. () for a server that hides them.
+    null_logprob: the log-probability of `SlotSpec.null_id` as the first token.
+    legal_logprobs: the logarithm of the model's probability for allowed tokens: at the first token,
+        and summed over all tokens. 0 if nothing was forbidden or nothing chosen. For free text,
+        only steps count at which the model's own choice was refused.
+    alternatives: the alternatives of every step with a choice, for a grammar of choices.
+    passes: the forward passes of its tokens; those that read its prompt count as one.
+    passes_before: for a slot of a later wave, its document's forward passes before the slot.
     role: see `Role`.
-    followed: outputs of the slots that followed; () also for a value that is cut off. Only the
-        engine of this process follows branches, since it reads nothing twice.
-    repaired: the second answer, where the first value was refused.
+    followed: outputs of the slots that followed; () for a value that is cut off. Only the engine of
+        this process follows branches, since it reads nothing twice.
+    repaired: the second answer, if the first value was refused.
 
-    Outputs are equal where their tokens are, and those of their items: numbers differ by rounding.
+    Outputs are equal if their tokens and their items' tokens are: numbers differ by rounding.
     """
 
     ids: tuple[int, ...]
@@ -277,17 +278,17 @@ class SlotOutput:
     @property
     def items(self) -> tuple[SlotOutput, ...]:
         """Outputs of a list's items, item by item, leaf by leaf."""
-        return tuple(one for one in self.followed if one.role == "item")
+        return tuple(output for output in self.followed if output.role == "item")
 
     @property
     def branches(self) -> tuple[SlotOutput, ...]:
-        """Outputs of the choices not taken."""
-        return tuple(one for one in self.followed if one.role == "branch")
+        """Outputs of choices that the slot did not take."""
+        return tuple(output for output in self.followed if output.role == "branch")
 
     @property
     def free_text(self) -> SlotOutput | None:
-        """The output of the choice asked as free text; None if it was not."""
-        return next((one for one in self.followed if one.role == "free_text"), None)
+        """The output of the choice as free text; None without such an output."""
+        return next((output for output in self.followed if output.role == "free_text"), None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SlotOutput) and self._said == other._said

@@ -20,7 +20,7 @@ from benchmarks.host.settings import (
     host_schema,
     sizes_of,
 )
-from schemax.base.heap import frozen_heap
+from schemax.base.process import frozen_heap
 from schemax.compiler import TextCodec
 
 Tell = Callable[[str], None]

@@ -6,8 +6,7 @@ The package knows no prompts, formats or models, and never imports torch.
 from schemax.attributes.attribute import Attribute
 from schemax.attributes.attributes import compile_attributes
 from schemax.attributes.classes import asked_fields, fields_of
-from schemax.attributes.declaration import attr
-from schemax.attributes.settings import SchemaSettings, settings_of, words_of
+from schemax.attributes.settings import SchemaSettings, attr, settings_of, words_of
 
 __all__ = [
     "Attribute",

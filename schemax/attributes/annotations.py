@@ -1,39 +1,169 @@
-"""Turns annotations into `FieldType`s of scalars, nested classes and lists, or refuses them."""
+"""The types of fields: annotations as `FieldType`s, with unions, and recursive models cut off.
+
+An unsupported annotation raises UnsupportedType.
+"""
 
 from __future__ import annotations
 
+import copyreg
 import types
 import typing
 from collections import abc, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from enum import Enum
-from typing import Annotated, Any, ForwardRef, Literal, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ForwardRef,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 import typing_extensions
-from pydantic import AwareDatetime, NaiveDatetime, RootModel, TypeAdapter
+from pydantic import AwareDatetime, BaseModel, NaiveDatetime, RootModel, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError as CoreSchemaError
 from pydantic_core import to_jsonable_python
 
-from schemax.attributes.classes import declares_fields
-from schemax.attributes.constraints import constraints_of, misplaced
-from schemax.attributes.declaration import TextFormat
+from schemax.attributes.classes import declares_fields, fields_of
 from schemax.attributes.field_type import (
+    LIST_KEYWORDS,
     MOST_MEMBERS,
     FieldType,
     Kind,
     UnsupportedType,
+    constraints_of,
     distinct,
+    misplaced,
     samples_of,
     unlike,
 )
-from schemax.attributes.unions import union_type
+from schemax.attributes.settings import TextFormat
 from schemax.reading.kinds import SCALARS
 
-_KINDS: Mapping[Any, Kind] = {one: kind.name for kind in SCALARS.values() for one in kind.types}
+T = TypeVar("T")
+Member = tuple[Any, FieldType]
+"""The annotation of a member of a union, and its type."""
+
+
+class _Class(type(BaseModel)):  # type: ignore[misc]  # Pydantic's metaclass has no public name
+    """The metaclass of classes that `ValueOf[...]` makes, by which pickle knows them."""
+
+
+class ValueOf(RootModel[T], Generic[T], metaclass=_Class):
+    """A model that stands in a union of models for a scalar, a list or a dict."""
+
+
+def is_bare(model: type[Any]) -> bool:
+    """True if a model of a union stands for a scalar, a list or a dict."""
+    return issubclass(model, ValueOf)
+
+
+def union_type(members: Sequence[Member]) -> FieldType:
+    """The type of a union. Raises UnsupportedType."""
+    nullable = any(field_type.nullable for _, field_type in members)
+    stated = [
+        (annotation, replace(field_type, nullable=False))
+        for annotation, field_type in members
+        if field_type.kind or field_type.models
+    ]
+    return replace(_union_of(stated), nullable=nullable)
+
+
+def _union_of(members: Sequence[Member]) -> FieldType:
+    types = [field_type for _, field_type in members]
+    if len(types) < 2:
+        return types[0] if types else FieldType()
+    if all(field_type.models and not field_type.is_list for field_type in types):
+        return FieldType(
+            models=tuple(dict.fromkeys(m for field_type in types for m in field_type.models))
+        )
+    if not any(field_type.models or field_type.is_list for field_type in types):
+        return _scalar(types)
+    return _one_or_several(members) or _mixed(members)
+
+
+def _scalar(types: Sequence[FieldType]) -> FieldType:
+    # Constraints of a single member do not bind the value.
+    shared = types[0].constraints
+    if any(field_type.constraints != shared for field_type in types):
+        shared = ()
+    members = [member for field_type in types for member in field_type.members or (field_type,)]
+    kinds = {member.kind for member in members}
+    if kinds == {"enum"}:
+        merged = dict.fromkeys(choice for member in members for choice in member.choices)
+        return FieldType(kind="enum", choices=distinct(tuple(merged)))
+    if all(member.is_text for member in members):
+        kinds = {"string"}
+    if len(kinds) == 1:
+        return FieldType(kind=kinds.pop(), constraints=shared)
+    if kinds == {"integer", "number"}:
+        return FieldType(kind="number", constraints=shared)
+    plain = unlike(members)
+    if len(plain) > MOST_MEMBERS:
+        raise UnsupportedType(
+            f"a union of {len(plain):,} types is more than {MOST_MEMBERS}; declare it as str"
+        )
+    return FieldType(kind="union", members=plain)
+
+
+def _one_or_several(members: Sequence[Member]) -> FieldType | None:
+    """The list type of `X | list[X]`, whose value may be a single item; None for other unions."""
+    lists = [field_type for _, field_type in members if field_type.is_list]
+    if len(lists) != 1:
+        return None
+    single = _union_of([member for member in members if not member[1].is_list])
+    of_items = tuple(pair for pair in lists[0].constraints if pair[0] not in LIST_KEYWORDS)
+    if replace(lists[0], is_list=False, constraints=()) != replace(single, constraints=()):
+        return None
+    # A single item is enough, and constraints of a single member do not bind the value.
+    of_list = (pair for pair in lists[0].constraints if pair[0] in LIST_KEYWORDS)
+    kept = [(word, min(value, 1) if word == "minItems" else value) for word, value in of_list]
+    return replace(
+        lists[0],
+        constraints=(*(of_items if of_items == single.constraints else ()), *kept),
+        is_one_or_several=True,
+    )
+
+
+def _mixed(members: Sequence[Member]) -> FieldType:
+    """The type of models with one `ValueOf` for all scalars, and one for each list and dict."""
+
+    def is_scalar(field_type: FieldType) -> bool:
+        return not field_type.is_list and not field_type.models
+
+    union: Any = Union
+    scalars = [annotation for annotation, field_type in members if is_scalar(field_type)]
+    models: dict[type[Any], None] = {}
+    for annotation, field_type in members:
+        if field_type.models and not field_type.is_list:
+            models |= dict.fromkeys(field_type.models)
+        elif field_type.is_list or annotation is scalars[0]:
+            models[_value_of(annotation if field_type.is_list else union[tuple(scalars)])] = None
+    return FieldType(models=tuple(models))
+
+
+def _reduce(model: type[Any]) -> str | tuple[Callable[..., Any], tuple[Any, ...]]:
+    arguments = model.__pydantic_generic_metadata__["args"]
+    return (_value_of, arguments) if arguments else model.__qualname__
+
+
+def _value_of(annotation: Any) -> type[Any]:
+    model: type[Any] = ValueOf[annotation]
+    return model
+
+
+copyreg.pickle(_Class, _reduce)
+
+
+_KINDS: Mapping[Any, Kind] = {t: kind.name for kind in SCALARS.values() for t in kind.types}
 _JSON_KINDS: Mapping[tuple[str, str | None], Kind] = {
     document: kind.name for kind in SCALARS.values() for document in kind.json_types
 }
@@ -139,7 +269,6 @@ def _tuple_type(arguments: tuple[Any, ...]) -> FieldType:
         return _list_type(arguments[0] if arguments else Any)
     if len(arguments) > MOST_MEMBERS:
         raise UnsupportedType(f"a tuple of more than {MOST_MEMBERS} values is not supported")
-    # None may be allowed at one place of a tuple, but not at another.
     items = [_list_type(argument) for argument in arguments]
     if any(item.models for item in items) or any(map(allows_none, arguments)):
         raise UnsupportedType(
@@ -149,9 +278,9 @@ def _tuple_type(arguments: tuple[Any, ...]) -> FieldType:
     length = (("minItems", len(items)), ("maxItems", len(items)))
     if all(item == items[0] for item in items):
         return replace(items[0], constraints=(*items[0].constraints, *length))
-    alone = tuple(replace(item, is_list=False) for item in items)
-    members = unlike([one for item in alone for one in item.members or (item,)])
-    return FieldType("union", (), True, constraints=length, members=members, positions=alone)
+    places = tuple(replace(item, is_list=False) for item in items)
+    members = unlike([member for item in places for member in item.members or (item,)])
+    return FieldType("union", (), True, constraints=length, members=members, positions=places)
 
 
 def _mapping_type(arguments: tuple[Any, ...]) -> FieldType:
@@ -180,7 +309,7 @@ def _list_type(item: Any) -> FieldType:
         raise UnsupportedType(
             "a list of lists is not supported; declare a list of scalars or of models"
         )
-    # A list without None is a valid list of optional items, so items are never null.
+    # Items are never null: a list without None is valid as a list of optional items.
     return replace(field_type, is_list=True, nullable=False)
 
 
@@ -245,3 +374,76 @@ def text_of(value: Any) -> str:
     if isinstance(value, (list, tuple, set, frozenset)):
         return ", ".join(text_of(item) for item in value)
     return str(value)
+
+
+def asked_type(
+    field: FieldInfo, around: Sequence[type[Any]], max_depth: int | None
+) -> FieldType | None:
+    """The type of a field within its enclosing models, without models that are nested too deep.
+
+    max_depth: the depth of the field, else of the closest enclosing field.
+    Returns None if all models of the field are nested too deep: the field is not read. Raises
+    UnsupportedType if no depth is declared, or if a field that is not read requires a value.
+    """
+    field_type = _below(field)
+    if not field_type.models:
+        return field_type
+    models = (
+        _below(fields_of(field_type.models[0])["value"]).models
+        if field_type.is_mapping
+        else field_type.models
+    )
+    deep = {model: _too_deep(model, around, max_depth or 0) for model in models}
+    kept = tuple(model for model in models if deep[model] is None)
+    if len(kept) == len(models):
+        return field_type
+    named = next(filter(None, deep.values()))
+    if max_depth is None:
+        raise UnsupportedType(
+            f"{named.__name__} contains itself, so that its attributes have no end; say how many "
+            'levels of it to read: attr(max_depth=1), or "max_depth": 1 in JSON Schema'
+        )
+    if len(kept) == 1 and is_bare(kept[0]):
+        inner = _below(fields_of(kept[0])["root"])
+        if not field_type.is_list:
+            return replace(inner, nullable=field_type.nullable)
+        own = inner.constraints + field_type.constraints
+        return replace(inner, is_list=True, nullable=field_type.nullable, constraints=own)
+    if kept and not field_type.is_mapping:
+        return replace(field_type, models=kept)
+    fewest = max((value for word, value in field_type.constraints if word == "minItems"), default=0)
+    if field.is_required() and not field_type.nullable and not (field_type.is_list and fewest == 0):
+        raise UnsupportedType(
+            f"requires one {named.__name__} in every {named.__name__}, and so no end of them; give "
+            "it a default, or None"
+        )
+    return None
+
+
+def root_type(model: type[RootModel[Any]]) -> FieldType:
+    """The type of a RootModel's root, a class or a union of classes. Raises UnsupportedType."""
+    field_type = _below(fields_of(model)["root"])
+    if (
+        not field_type.models
+        or field_type.is_list
+        or field_type.nullable
+        or any(map(is_bare, field_type.models))
+    ):
+        raise UnsupportedType(
+            "a root that is no object has no named fields; declare a class with a field for it"
+        )
+    return field_type
+
+
+def _below(field: FieldInfo) -> FieldType:
+    return field_type_of(annotation_of(field))
+
+
+def _too_deep(model: type[Any], around: Sequence[type[Any]], depth: int) -> type[Any] | None:
+    """The model that is nested too deep, itself or in a list or dict that it holds; or None."""
+    inner = _below(fields_of(model)["root"]) if is_bare(model) else None
+    if inner is None:
+        return model if around.count(model) > depth else None
+    if inner.is_mapping:
+        inner = _below(fields_of(inner.models[0])["value"])
+    return next(filter(None, (_too_deep(member, around, depth) for member in inner.models)), None)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from schemax.attributes.constraints import Constraints
-from schemax.attributes.field_type import FieldPath, FieldType, Kind
+from schemax.attributes.field_type import Constraints, FieldPath, FieldType, Kind
 from schemax.reading.kinds import SCALARS, Scalar
 
 MOST_ITEMS = 64
@@ -20,23 +19,23 @@ class Attribute:
     path: Python field names from the root, ("dimensions", "width").
     labels: the names that the model is shown, by level: the title, else the name with spaces.
     description: the field's, else the closest enclosing field's.
-    examples: as text.
-    kind: of the value; for lists, of an item. "model" only for lists.
+    examples: the field's examples, as texts.
+    kind: the kind of the value, or of a list's items; "model" only for lists.
     choices: texts of the members of a Literal or Enum, else ().
     choice_values: the Python values behind `choices`: a Literal's values, an Enum's members.
     is_list: whether the value is a list, set or tuple of items of the kind.
     two_phase: whether the list is read in two phases: its length, then all items at once.
     fields: the leaves of an item that is a nested model, with paths and labels from the item on.
     nullable: whether None is allowed for the leaf or for an enclosing model.
-    required: whether the leaf itself, whatever encloses it, has no default.
+    required: whether the leaf itself has no default.
     k_max: the token budget of the field, else of the closest enclosing field.
     omittable: whether the leaf, or an enclosing model, is nullable or has a default.
-    constraints: (keyword, value) pairs, most of them JSON Schema's: see `attributes.constraints`.
-    unit: of a number; the description names it.
+    constraints: (keyword, value) pairs, see `Constraints`.
+    unit: the unit of a number, which the description names.
     strict: whether the leaf, or an enclosing model, takes literals alone.
     extractive: whether texts must stand in the document, as declared for the leaf or an enclosing
         model; None leaves the choice to the decoding.
-    language: of the documents, by its CLDR name; None if unknown.
+    language: the documents' language, by its CLDR name; None if unknown.
     members: the scalars of a "union"; positions: the types of a tuple of different types, by place.
     is_mapping: whether the list holds the pairs of a dict; `fields` are then "key" and "value".
     is_one_or_several: whether a single item is given as itself, without the list.
@@ -74,17 +73,17 @@ class Attribute:
 
     @property
     def is_discriminator(self) -> bool:
-        """True if the leaf asks for the member of a union of models."""
+        """True if the leaf names the member of a union of models."""
         return bool(self.discriminated)
 
     @property
     def scalar(self) -> Scalar | None:
-        """The scalar of the kind; None for unions, whose variants have one each, and models."""
+        """The scalar of the kind; None for models, and for unions, whose variants have scalars."""
         return SCALARS.get(self.kind)
 
     @property
     def is_text(self) -> bool:
-        """True if values are words of the document."""
+        """True if values consist of words of the document."""
         return self.scalar is not None and self.scalar.is_text
 
     @property
@@ -93,7 +92,7 @@ class Attribute:
 
     @property
     def is_sure(self) -> bool:
-        """True if the slot writes one of known words: a choice, or yes or no."""
+        """True if the slot's texts are known: choices, yes and no."""
         return self.scalar is not None and self.scalar.is_sure
 
     @property
@@ -136,14 +135,14 @@ class Attribute:
         """The places of a tuple of different types, each as an attribute; else ()."""
         return tuple(map(self._as, self.positions))
 
-    def _as(self, one: FieldType) -> Attribute:
+    def _as(self, field_type: FieldType) -> Attribute:
         return replace(
             self,
-            kind=one.kind or self.kind,
-            choices=tuple(text for text, _ in one.choices),
-            choice_values=tuple(value for _, value in one.choices),
-            constraints=one.constraints,
-            members=one.members,
+            kind=field_type.kind or self.kind,
+            choices=tuple(text for text, _ in field_type.choices),
+            choice_values=tuple(value for _, value in field_type.choices),
+            constraints=field_type.constraints,
+            members=field_type.members,
             positions=(),
         )
 

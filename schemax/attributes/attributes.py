@@ -1,17 +1,21 @@
-"""Compiles declarations into attributes, one per leaf of a Pydantic model."""
+"""Compiles a declaration into attributes, one per leaf of a Pydantic model.
+
+`after` orders the leaves in waves. Misfits are defaults and examples that do not fit their fields,
+which Pydantic does not check.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from pydantic import RootModel
+from pydantic import RootModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from schemax.attributes.after import Misplaced, resolved
-from schemax.attributes.annotations import text_of
+from schemax.attributes.annotations import annotation_of, asked_type, root_type, text_of
 from schemax.attributes.attribute import Attribute
 from schemax.attributes.classes import (
     BROKEN,
@@ -19,12 +23,11 @@ from schemax.attributes.classes import (
     broken_at,
     complete,
     fields_of,
+    is_judged_by_class,
     own_settings,
 )
 from schemax.attributes.discriminator import discriminator_of, folded, with_discriminator
 from schemax.attributes.field_type import FieldPath, FieldType, UnsupportedType
-from schemax.attributes.misfits import misfits_of
-from schemax.attributes.recursion import asked_type, root_type
 from schemax.attributes.settings import (
     after_of,
     is_two_phase,
@@ -36,6 +39,7 @@ from schemax.attributes.settings import (
     settings_of,
     unit_of,
 )
+from schemax.base.messages import clipped, some_of
 from schemax.errors import SchemaError
 
 MOST_REFUSALS = 100
@@ -62,7 +66,7 @@ def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
 
 
 def refusals_of(model: type[Any]) -> list[SchemaError]:
-    """The faults for which `compile_attributes` refuses a class, of over a hundred the first."""
+    """The first hundred faults for which `compile_attributes` refuses a class."""
     refused: list[SchemaError] = []
     outer = _Outer(model.__name__, itertools.count(1), refused)
     try:
@@ -101,7 +105,7 @@ class _Outer:
 
 
 def _top(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
-    """Yields the leaves of a declaration: a class, or a RootModel of one class or several."""
+    """Yields the leaves of a declaration: a class, or a RootModel of classes."""
     if not issubclass(model, RootModel):
         return _leaves(model, outer)
     try:
@@ -299,3 +303,179 @@ def _fields_of(model: type[Any], outer: _Outer) -> dict[str, FieldInfo]:
         reason = f"{model.__name__} has no fields; declare at least one attribute"
         _refuse(SchemaError(outer.root, dotted, reason), outer)
     return fields
+
+
+def resolved(
+    paths: Sequence[FieldPath], named: Sequence[Sequence[FieldPath]]
+) -> list[tuple[FieldPath, ...]]:
+    """(N,) the leaves that each leaf depends on, in order; leaves of its own group come last.
+
+    named: (N,) the paths that the declaration names: leaves, and models for all leaves in them.
+    Raises Misplaced for an unknown name, a leaf that depends on itself, and a cycle.
+    """
+    dependencies = []
+    for path, names in zip(paths, named, strict=True):
+        leaves: dict[FieldPath, None] = {}
+        for name in names:
+            inside = [leaf for leaf in paths if leaf[: len(name)] == name]
+            if not inside:
+                known = some_of(".".join(leaf) for leaf in paths if leaf != path)
+                raise Misplaced(
+                    path,
+                    f"after names {'.'.join(name)!r}, which is not asked for; "
+                    f"there are {known or 'no others'}",
+                )
+            if path in inside:
+                raise Misplaced(
+                    path, f"after names {'.'.join(name)!r}, which is the field itself; remove it"
+                )
+            leaves.update(dict.fromkeys(inside))
+        # The order of the declaration, but leaves of the leaf's own group come last, so that the
+        # group stays in one piece.
+        ordered = sorted(filter(leaves.__contains__, paths), key=lambda leaf: _shared(leaf, path))
+        dependencies.append(tuple(ordered))
+    waves_of(paths, dependencies)
+    return dependencies
+
+
+def waves_of(paths: Sequence[FieldPath], after: Sequence[Sequence[FieldPath]]) -> list[int]:
+    """(N,) the wave in which each leaf is read, from 1 on. Raises Misplaced for a cycle."""
+    sorter = TopologicalSorter(dict(zip(paths, after, strict=True)))
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        circle = error.args[1][::-1]
+        shown = " after ".join(".".join(path) for path in circle)
+        raise Misplaced(
+            circle[0], f"after goes in a circle ({shown}); remove one of them"
+        ) from None
+    number, waves = 0, {}
+    while sorter.is_active():
+        number, ready = number + 1, sorter.get_ready()
+        waves.update(dict.fromkeys(ready, number))
+        sorter.done(*ready)
+    return [waves[path] for path in paths]
+
+
+class Misplaced(UnsupportedType):
+    """An `UnsupportedType` at a leaf. path: the leaf's path."""
+
+    def __init__(self, path: FieldPath, reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+
+
+def _shared(first: FieldPath, second: FieldPath) -> int:
+    """The number of groups that enclose both leaves."""
+    depth = 0
+    for ours, theirs in zip(first[:-1], second[:-1], strict=False):
+        if ours != theirs:
+            break
+        depth += 1
+    return depth
+
+
+def misfits_of(
+    model: type[Any],
+    name: str,
+    field: FieldInfo,
+    field_type: FieldType,
+    *unit_and_language: str | None,
+) -> Iterator[str]:
+    """Yields warnings about a field's default and examples: a sentence for each misfit.
+
+    A default that violates the field's constraints may stand for "unknown". Not checked are the
+    default None, since `brand: str = None` is common; factories, which may do anything; and
+    examples of fields with validators.
+
+    Raises UnsupportedType for a default of another type than the field's.
+    """
+    has_default = not field.is_required() and field.default_factory is None
+    defaults = [field.default] if has_default and field.default is not None else []
+    examples = [example for example in field.examples or () if example is not None]
+    if not defaults and not examples:
+        return
+    try:
+        reader: TypeAdapter[Any] = TypeAdapter(annotation_of(field))
+    except Exception:  # of a type that needs the class around it
+        return
+    for default in defaults:
+        faults = _faults(reader, default)
+        for fault, reason in faults.items():
+            if fault not in _CONSTRAINT_ERRORS:
+                raise UnsupportedType(
+                    f"default {default!r} does not match the field's type ({reason}); change one "
+                    "of them"
+                )
+        for shown in faults.values():
+            yield (
+                f"default {clipped(repr(default))} does not fit the field ({shown}), and is what "
+                "documents get that state no value; change one of them"
+            )
+    for example in () if is_judged_by_class(model, name) else examples:
+        if (misfit := _misfit(reader, example, field_type, *unit_and_language)) is not None:
+            yield (
+                f"example {clipped(repr(example))} does not fit the field ({misfit}), and is shown "
+                "to the model; change one of them"
+            )
+
+
+def named_misfits(attributes: Iterable[Attribute], around: str = "") -> Iterator[tuple[str, str]]:
+    """Yields the dotted names and misfits of all leaves, those of lists' items included."""
+    for attribute in attributes:
+        name = f"{around}{attribute.name}"
+        yield from ((name, misfit) for misfit in attribute.misfits)
+        yield from named_misfits(attribute.fields, f"{name}.")
+
+
+def _misfit(
+    reader: Any, example: Any, field_type: FieldType, *unit_and_language: str | None
+) -> str | None:
+    """The reason why an example fits neither the field nor an item of a list; None if it fits."""
+    is_whole = isinstance(example, dict if field_type.is_mapping else (list, tuple, set, frozenset))
+    items = list(example) if is_whole and not field_type.is_mapping else [example]
+    if choices := {text for text, _ in field_type.choices}:
+        wrong = any(text_of(item) not in choices for item in items)
+        return "it is not one of the choices" if wrong else None
+    try:
+        read = [_read(item, field_type, *unit_and_language) for item in items]
+    except ValueError as error:
+        return f"it {error}"
+    is_list = field_type.is_list and not (field_type.is_mapping and is_whole)
+    faults = _faults(reader, read if is_list else read[0] if not is_whole else example)
+    lengths = () if is_whole else ("too_short", "too_long", "missing")
+    return next((reason for kind, reason in faults.items() if kind not in lengths), None)
+
+
+def _read(example: Any, field_type: FieldType, *unit_and_language: str | None) -> Any:
+    """Reads an example as the text that the model is shown."""
+    scalar = field_type.scalar
+    if field_type.is_text and isinstance(example, (bool, int, float)):
+        return text_of(example)
+    return (
+        scalar.read(example, *unit_and_language).value
+        if scalar and isinstance(example, str)
+        else example
+    )
+
+
+def _faults(reader: TypeAdapter[Any], value: Any) -> dict[str, str]:
+    """Pydantic's messages for a value, by the types of its errors."""
+    try:
+        reader.validate_python(value)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False)
+        return {detail["type"]: detail["msg"] for detail in details}
+    except Exception:  # of the user's own validators
+        return {}
+    return {}
+
+
+_CONSTRAINT_ERRORS = frozenset(
+    (
+        *("greater_than", "greater_than_equal", "less_than", "less_than_equal", "multiple_of"),
+        *("string_too_short", "string_too_long", "string_pattern_mismatch"),
+        *("too_short", "too_long", "finite_number", "value_error", "assertion_error"),
+        *("decimal_max_digits", "decimal_max_places", "decimal_whole_digits"),
+    )
+)

@@ -61,8 +61,8 @@ def fields_of(kind: type[Any]) -> Mapping[str, FieldInfo]:
         if not kind.__pydantic_complete__:
             kind.model_rebuild(raise_errors=False, _types_namespace={})
         return kind.model_fields
-    other: Any = kind
-    return _fields_of_typed_dict(other) if is_typed_dict(other) else _fields_of_dataclass(other)
+    typed: Any = kind
+    return _fields_of_typed_dict(typed) if is_typed_dict(typed) else _fields_of_dataclass(typed)
 
 
 def asked_fields(kind: type[Any]) -> dict[str, FieldInfo]:
@@ -102,12 +102,12 @@ def complete(kind: type[Any]) -> str:
 
 def validated(kind: type[T], data: Any, **options: Any) -> T:
     """Validates data as an instance, with Pydantic's errors; `options` as `model_validate`'s."""
-    made: T
+    instance: T
     if issubclass(kind, BaseModel):
-        made = kind.model_validate(data, **options)
+        instance = kind.model_validate(data, **options)
     else:
-        made = reader_of(kind).validate_python(data, **options)
-    return made
+        instance = reader_of(kind).validate_python(data, **options)
+    return instance
 
 
 def dumped(instance: Any, **options: Any) -> Any:
@@ -143,18 +143,18 @@ _reader_of = lru_cache(maxsize=256)(TypeAdapter[Any])
 
 @lru_cache(maxsize=256)
 def _fields_of_dataclass(kind: type[Any]) -> Mapping[str, FieldInfo]:
-    made: Any = kind
+    built: Any = kind
     if "__pydantic_fields__" not in vars(kind):
-        made = pydantic_dataclass(kind, frozen=kind.__dataclass_params__.frozen)
-    if not made.__pydantic_complete__:
-        rebuild_dataclass(made, raise_errors=False)
-    fields: Mapping[str, FieldInfo] = made.__pydantic_fields__
+        built = pydantic_dataclass(kind, frozen=kind.__dataclass_params__.frozen)
+    if not built.__pydantic_complete__:
+        rebuild_dataclass(built, raise_errors=False)
+    fields: Mapping[str, FieldInfo] = built.__pydantic_fields__
     return fields
 
 
 @lru_cache(maxsize=256)
 def _fields_of_typed_dict(kind: Any) -> Mapping[str, FieldInfo]:
-    found = {}
+    fields = {}
     for name, hint in typing_extensions.get_type_hints(kind, include_extras=True).items():
         is_required = name in kind.__required_keys__
         while (around := str(get_origin(hint)).rpartition(".")[2]) in _QUALIFIERS:
@@ -163,5 +163,5 @@ def _fields_of_typed_dict(kind: Any) -> Mapping[str, FieldInfo]:
         field = FieldInfo.from_annotation(hint)
         if not is_required and field.default is PydanticUndefined:
             field.default = None  # the key is omitted where there is no value
-        found[name] = field
-    return found
+        fields[name] = field
+    return fields

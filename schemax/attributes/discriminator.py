@@ -1,4 +1,4 @@
-"""Unions with models: one choice names the member, and the fields of all members are read."""
+"""Unions with models: a choice names the member, and the fields of all members are read."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from schemax.attributes.annotations import annotation_of, field_type_of
+from schemax.attributes.annotations import annotation_of, field_type_of, is_bare
 from schemax.attributes.attribute import Attribute
 from schemax.attributes.classes import asked_fields, fields_of, is_instance, is_typed_dict, value_in
 from schemax.attributes.field_type import UnsupportedType
 from schemax.attributes.settings import spaced, words_of
-from schemax.attributes.unions import is_bare
 
 MOST_MODELS = 100
-"""The most models of a union, whose fields are all asked for at once."""
+"""The most models of a union. The fields of all models are read at once."""
 
 
 class MemberName(str):
@@ -29,10 +28,10 @@ class MemberName(str):
 
 @dataclass(frozen=True, slots=True)
 class Discriminator:
-    """The discriminator of the models of a union: a field that all have, or their names.
+    """The discriminator of the models of a union: a field of all models, or their names.
 
-    name, label, description: of the field, or of the attribute asked for in its place.
-    choices, values, models: (C,) texts and values of choices, and the model that each stands for.
+    name, label, description: of the field, or of the attribute that is read in its place.
+    choices, values, models: (C,) the text and value of a choice, and the model that it stands for.
     """
 
     name: str
@@ -70,13 +69,13 @@ def discriminator_of(models: Sequence[type[Any]]) -> Discriminator:
         )
     classes = [model for model in models if not is_bare(model)]
     fields = [asked_fields(model) for model in classes]
-    taken = {folded(name) for one in fields for name in one}
-    taken |= {folded(one[name].title or spaced(name)) for one in fields for name in one}
-    bare = [(_bare_name(model, taken), model) for model in models if is_bare(model)]
+    names_of_fields = {folded(name) for own in fields for name in own}
+    names_of_fields |= {folded(own[name].title or spaced(name)) for own in fields for name in own}
+    bare = [(_bare_name(model, names_of_fields), model) for model in models if is_bare(model)]
     for name, first in (fields[0] if len(fields) > 1 else {}).items():
-        if found := list(_choices(name, classes)):
-            found += ((text, text, model) for text, model in bare)
-            texts, values, owners = zip(*found, strict=True)
+        if choices := list(_choices(name, classes)):
+            choices += ((text, text, model) for text, model in bare)
+            texts, values, owners = zip(*choices, strict=True)
             label = first.title or spaced(name)
             return Discriminator(name, True, label, first.description, texts, values, owners)
     if len(classes) > 1 and any(map(is_typed_dict, classes)):
@@ -93,22 +92,22 @@ def discriminator_of(models: Sequence[type[Any]]) -> Discriminator:
             else f"is a union in which {twice!r} names two; declare one of them as a model"
         )
     name = "kind"
-    while any(name in one for one in fields):
+    while any(name in own for own in fields):
         name += "_"
     owners = (*classes, *(model for _, model in bare))
     return Discriminator(name, False, name.rstrip("_"), None, names, names, owners)
 
 
-def _bare_name(model: type[Any], taken: Container[str]) -> str:
-    """The name of the kind of a scalar, list or dict in a union with models.
+def _bare_name(model: type[Any], used: Container[str]) -> str:
+    """The name of a scalar, list or dict in a union with models.
 
-    taken: names of the models' fields, beside which the value itself is asked for.
+    taken: names of the models' fields, which the name must differ from.
     """
-    found = field_type_of(annotation_of(fields_of(model)["root"]))
-    name = found.scalar.word if found.scalar else "value"
-    if found.is_list:
-        name = "dict" if found.is_mapping else "list"
-    while name in taken:
+    field_type = field_type_of(annotation_of(fields_of(model)["root"]))
+    name = field_type.scalar.word if field_type.scalar else "value"
+    if field_type.is_list:
+        name = "dict" if field_type.is_mapping else "list"
+    while name in used:
         name = f"plain {name}"
     return name
 
@@ -116,23 +115,23 @@ def _bare_name(model: type[Any], taken: Container[str]) -> str:
 def with_discriminator(
     first: Attribute, discriminator: Discriminator, leaves: Mapping[type[Any], Sequence[Attribute]]
 ) -> Iterator[Attribute]:
-    """Yields the leaf of the discriminator, fields in one form, in several, and bare members.
+    """Yields the leaf of the discriminator, then fields of a single form, of several, bare members.
 
-    first: the leaf of the discriminator. leaves: of every model, as if the model stood in the place
-        of the union.
+    first: the leaf of the discriminator.
+    leaves: the leaves of every model, with paths as if the model stood in the union's place.
     """
     yield first
     place = first.path[:-1]
     depth = len(place)
-    found: dict[str, dict[type[Any], list[Attribute]]] = {}
+    leaves_of: dict[str, dict[type[Any], list[Attribute]]] = {}
     for model, own in leaves.items():
         for leaf in () if is_bare(model) else own:
             if leaf.path[depth] != discriminator.name or not discriminator.is_field:
-                found.setdefault(leaf.path[depth], {}).setdefault(model, []).append(leaf)
+                leaves_of.setdefault(leaf.path[depth], {}).setdefault(model, []).append(leaf)
     shown = {folded(discriminator.label): discriminator.name}
     forms = {
         name: forms
-        for name, forms in found.items()
+        for name, forms in leaves_of.items()
         if shown.setdefault(folded(next(iter(forms.values()))[0].labels[depth]), name) != name
         or any(form != next(iter(forms.values())) for form in forms.values())
     }
@@ -151,7 +150,7 @@ def with_discriminator(
         ]
         return replace(leaf, after=tuple(dict.fromkeys(after)))
 
-    for name, by_model in found.items():
+    for name, by_model in leaves_of.items():
         if name not in forms:
             for leaf in next(iter(by_model.values())):
                 is_common = len(by_model) == len(leaves)
@@ -169,7 +168,7 @@ def with_discriminator(
 
 
 def _only(leaf: Attribute, discriminator: Discriminator, models: Sequence[type[Any]]) -> Attribute:
-    """The leaf of some members; null for any other member, even where it is required."""
+    """The leaf with the members that have it in its description; null for all other members."""
     pairs = zip(discriminator.choices, discriminator.models, strict=True)
     members = " or ".join(text for text, model in pairs if model in models)
     only = f"only of {discriminator.label} {members}"
@@ -183,17 +182,17 @@ def folded(label: str) -> str:
 
 
 def _choices(name: str, models: Sequence[type[Any]]) -> Iterator[tuple[str, Any, type[Any]]]:
-    """Yields the choices of a field that all models have, if no two models share a choice."""
+    """Yields the choices of a field of all models, if no two models share a choice."""
     seen: set[str] = set()
-    found = []
+    choices = []
     for model in models:
         field = asked_fields(model).get(name)
-        one = field_type_of(annotation_of(field)) if field is not None else None
-        if one is None or one.kind != "enum" or one.is_list:
+        field_type = field_type_of(annotation_of(field)) if field is not None else None
+        if field_type is None or field_type.kind != "enum" or field_type.is_list:
             return
-        texts = {text for text, _ in one.choices}
+        texts = {text for text, _ in field_type.choices}
         if texts & seen:
             return
         seen |= texts
-        found += [(text, value, model) for text, value in one.choices]
-    yield from found
+        choices += [(text, value, model) for text, value in field_type.choices]
+    yield from choices

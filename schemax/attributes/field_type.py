@@ -1,14 +1,120 @@
-"""`FieldType`, the type of a field by its annotation."""
+"""`FieldType`, the type of a field, and the constraints on its values."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from schemax.attributes.constraints import Constraints
+from annotated_types import BaseMetadata, GroupedMetadata
+from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
+
 from schemax.reading.kinds import SCALARS, Scalar
+
+Constraints: TypeAlias = tuple[tuple[str, Any], ...]
+"""Pairs of a JSON Schema keyword and its value. All hold, even where a keyword is repeated.
+
+Keywords of a list (minItems, maxItems, uniqueItems) stand beside keywords of its items. Pydantic's
+names serve where JSON Schema has none: max_digits, decimal_places, tz_constraint (aware or naive).
+"""
+
+LIST_KEYWORDS = ("minItems", "maxItems", "uniqueItems")
+
+_KEYWORDS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+    "pattern": "pattern",
+    "max_digits": "max_digits",
+    "decimal_places": "decimal_places",
+}
+_LENGTHS = {"min_length": ("minLength", "minItems"), "max_length": ("maxLength", "maxItems")}
+
+
+_BOUNDS, _LENGTH = ("numbers and dates", "a number"), ("texts and lists", "a text")
+_APPLIES: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("ge", "gt", "le", "lt"), _BOUNDS),
+    **dict.fromkeys(("min_length", "max_length"), _LENGTH),
+    "multiple_of": ("numbers", "a number"),
+    "allow_inf_nan": ("numbers", "a number"),
+    "pattern": ("texts", "a text"),
+    "max_digits": ("Decimals", "a Decimal"),
+    "decimal_places": ("Decimals", "a Decimal"),
+}
+"""A constraint -> the types that it applies to, and an example of such a type."""
+
+
+def constraints_of(metadata: Iterable[Any], is_list: bool) -> Iterator[tuple[str, Any]]:
+    """Yields the constraints in the metadata of an `Annotated` list or scalar."""
+    for piece in _pieces(metadata):
+        if isinstance(piece, BaseMetadata):
+            for name, keyword in _KEYWORDS.items():
+                if (value := getattr(piece, name, None)) is not None:
+                    yield keyword, _source(value) if keyword == "pattern" else value
+            for name, keywords in _LENGTHS.items():
+                if (value := getattr(piece, name, None)) is not None:
+                    yield keywords[is_list], value
+
+
+def misplaced(bare: Any, metadata: Iterable[Any], samples: Sequence[Any]) -> str | None:
+    """The reason why a constraint does not apply to a type, or None.
+
+    Pydantic builds the class all the same, and raises a TypeError for every value.
+
+    samples: values of the type; [] for a type without constraints.
+    """
+    for piece in _pieces(metadata):
+        if not isinstance(piece, BaseMetadata) and hasattr(piece, "__get_pydantic_core_schema__"):
+            return None  # the piece may convert the value to another type
+        name = next((name for name in _APPLIES if getattr(piece, name, None) is not None), None)
+        if name is None or (samples and not _fails(Annotated[bare, piece], samples)):
+            continue
+        fitting, example = _APPLIES[name]
+        remedy = f"remove it, or declare {example}"
+        if isinstance(next(iter(samples), None), list):
+            remedy = f"of items: list[Annotated[..., Field({name}=...)]]"
+        return f"{name} applies to {fitting} only; {remedy}"
+    return None
+
+
+def _fails(annotation: Any, samples: Sequence[Any]) -> bool:
+    try:
+        reader: TypeAdapter[Any] = TypeAdapter(annotation)
+    except Exception:  # a class not built yet, or refused by Pydantic, which is reported elsewhere
+        return False
+    for sample in samples:
+        try:
+            reader.validate_python(sample)
+        except TypeError:
+            return True
+        except Exception:  # the sample violates the constraint, which thus applies
+            continue
+    return False
+
+
+def _pieces(metadata: Iterable[Any]) -> Iterator[Any]:
+    """Yields constraints one by one, and metadata for Pydantic as it is."""
+    for piece in metadata:
+        if isinstance(piece, FieldInfo):
+            yield from _pieces(piece.metadata)
+        elif isinstance(piece, GroupedMetadata):
+            yield from _pieces(piece)
+        else:
+            yield piece
+
+
+def _source(pattern: str | re.Pattern[str]) -> str:
+    """A pattern as text, with the flags of a compiled pattern before it."""
+    if isinstance(pattern, str):
+        return pattern
+    flags = "".join(letter for letter in "aimsx" if pattern.flags & re.RegexFlag[letter.upper()])
+    return f"(?{flags}){pattern.pattern}" if flags else pattern.pattern
+
 
 Kind: TypeAlias = str
 """A name in `reading.kinds.SCALARS`, "union" for several scalars, or "model" for a class."""
@@ -23,8 +129,8 @@ class UnsupportedType(Exception):
 
 
 MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000
-"""The most choices of a field, and characters of all: the model is shown all choices, and they are
-told apart token by token."""
+"""The most choices of a field, and characters of all choices: the prompt shows every choice, and
+the grammar tells them apart token by token."""
 
 MOST_MEMBERS = 100
 """The most members of a union, and values of a tuple of fixed length."""
@@ -37,7 +143,7 @@ class FieldType:
     models: the nested class, or all classes of a union.
     members: the scalars of a "union"; positions: the types of a tuple of different types, by place.
     is_mapping: True for a dict, which is a list of pairs: `models` is the class of a pair.
-    is_one_or_several: True for a list for which a single item may stand: X | list[X].
+    is_one_or_several: True for X | list[X], a list whose value may be a single item.
     """
 
     kind: Kind | None = None
@@ -53,7 +159,7 @@ class FieldType:
 
     @property
     def scalar(self) -> Scalar | None:
-        """The scalar of the kind; None for a union, whose members have one each, and for models."""
+        """The scalar of the kind; None for models, and for unions, whose members have scalars."""
         return SCALARS.get(self.kind or "")
 
     @property
@@ -63,7 +169,7 @@ class FieldType:
 
 
 def samples_of(field_type: FieldType) -> list[Any]:
-    """Sample values of a type; [] for a nested class and bool, to which no constraint applies."""
+    """Sample values of a type; [] for types without constraints, such as bool or a class."""
     if field_type.is_mapping:
         return [{}]
     places = field_type.positions
@@ -76,12 +182,12 @@ def samples_of(field_type: FieldType) -> list[Any]:
     if field_type.kind == "enum":
         return [value for _, value in field_type.choices]
     members = field_type.members or (field_type,)
-    return [sample for one in members if one.scalar for sample in one.scalar.samples]
+    return [sample for member in members if member.scalar for sample in member.scalar.samples]
 
 
 def unlike(types: Sequence[FieldType]) -> tuple[FieldType, ...]:
     """The types without repeats. Enum members need not be hashable."""
-    return tuple(one for place, one in enumerate(types) if one not in types[:place])
+    return tuple(member for place, member in enumerate(types) if member not in types[:place])
 
 
 def distinct(choices: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:

@@ -14,7 +14,6 @@ from urllib.parse import urldefrag, urljoin
 
 from pydantic import BaseModel
 
-from schemax.attributes.json_encoding import lone_surrogate
 from schemax.attributes.patterns import MOST_STATES, Pattern, states_of
 from schemax.base.messages import clipped
 from schemax.errors import SchemaError
@@ -31,35 +30,37 @@ _OWN_WORDS = frozenset(
     | {"example", "xml", "externalDocs"}  # of OpenAPI
 )
 MOST_PARTS = 20_000
-"""The most schemas and maps of schemas in a document, both without and with references followed."""
+"""The most schemas and maps of schemas in a document; also the most with references followed."""
 MOST_LEVELS = 32
-"""The most levels of nested schemas, whose number could double with every level."""
+"""The most levels of nested schemas; the number of schemas may double with every level."""
 # The most levels of JSON objects and lists; a level of schemas takes several.
 _MOST_NESTED = 200
 
 OWN = ("long", "unit", "strict", "extractive", "language", "after", "max_depth")
 """The keywords that `attr` takes, beside `k_max`."""
 
-# The keywords that the use of a type inherits, and the keywords that tell objects from scalars.
+# Keywords that the use of a type inherits, and keywords that tell objects from scalars.
 _ANNOTATIONS = frozenset(OWN) | frozenset(
     {"default", "examples", "description", "minItems", "minProperties", "k_max"}
     | {"$ref", "type", "properties", "enum", "const"}
 )
 
-# The keywords whose values are no schemas.
+# Keywords whose values are no schemas.
 DATA = ("const", "enum", "default", "examples", "demonstrations")
 
-# Keywords that describe the parts of a value in a way that no declaration holds.
+# Keywords that no declaration holds.
 _UNSUPPORTED = ("additionalItems", "$dynamicRef", "$recursiveRef")
 
 
 class SchemaDocument:
     """A JSON Schema document.
 
-    root: the document itself; name: of the class that the document declares, for errors. A `place`
-    is a path of property names from the root, for errors. References must be absolute, see
-    `with_absolute_references`; nothing is ever fetched. An unknown `$schema` is read as 2020-12.
-    Raises SchemaError for a document of too many parts.
+    root: the document itself. References are absolute, see `with_absolute_references`; nothing is
+        ever fetched. An unknown `$schema` is read as 2020-12.
+    name: the name of the document's class, for errors.
+
+    `place` is a path of property names from the root, for errors. Raises SchemaError for a document
+    of too many parts.
     """
 
     def __init__(self, root: Node, name: str) -> None:
@@ -75,8 +76,8 @@ class SchemaDocument:
             raise self.too_deep(())
         if size > MOST_PARTS:
             raise self.error((), f"the document has more than {MOST_PARTS:,} parts")
-        if (found := lone_surrogate(root)) is not None:
-            place, text = found
+        if (surrogate := lone_surrogate(root)) is not None:
+            place, text = surrogate
             reason = (
                 f"{clipped(place)}: {clipped(text)} has half a surrogate pair, which is no text"
             )
@@ -96,50 +97,50 @@ class SchemaDocument:
         if not isinstance(ref, str):
             raise self.error(place, outside)
         try:
-            found: Any = self._resolver.lookup(ref).contents
+            node: Any = self._resolver.lookup(ref).contents
         except (NoSuchAnchor, PointerToNowhere):
-            found = None
+            node = None
         except (Unresolvable, ValueError, AttributeError, TypeError):
-            # Other names are searched for in all parts, some of which may not be schemas.
+            # The resolver searches all parts for names, and some parts may not be schemas.
             raise self.error(place, outside) from None
-        if not isinstance(found, Mapping):
+        if not isinstance(node, Mapping):
             raise self.error(place, f"$ref {shown} points to nothing in the document")
-        return found
+        return node
 
     def annotations(self, node: Node, place: Place, levels: int = 0) -> Node:
         """The default, description and so on of a node, and of the scalar that it refers to.
 
-        Annotations of an object or enum describe the type, not its use. A reference is resolved
-        once, however often the document refers to it.
+        Annotations of an object or enum describe the type, not its use. Each reference is resolved
+        once.
         """
         if levels == MOST_LEVELS:
             raise self.too_deep(place)
-        found = {word: node[word] for word in node if word in _ANNOTATIONS}
+        words = {word: node[word] for word in node if word in _ANNOTATIONS}
         for part in node.get("allOf", ()):
-            found = {**self.annotations(part, place, levels + 1), **found}
-        if "$ref" not in found:
-            return found
-        ref, target = found["$ref"], self.target(found["$ref"], place)
+            words = {**self.annotations(part, place, levels + 1), **words}
+        if "$ref" not in words:
+            return words
+        ref, target = words["$ref"], self.target(words["$ref"], place)
         if ref not in self._annotated:
             self._annotated[ref] = self.annotations(target, place, levels + 1)
         target = self._annotated[ref]
         if is_object(target) or "enum" in target or "const" in target:
-            return found
-        return {**target, **found}
+            return words
+        return {**target, **words}
 
     def pattern(self, pattern: Any, place: Place) -> Pattern:
-        """Returns a pattern for values. Raises SchemaError, also for too many patterns."""
+        """A pattern for values. Raises SchemaError, also for too many patterns."""
         try:
             if not isinstance(pattern, str):
                 raise ValueError("it must be text")
-            found = Pattern(pattern)
+            compiled = Pattern(pattern)
             self._states += states_of(pattern)
             if self._states > MOST_STATES:
                 raise ValueError(f"all together have more than {MOST_STATES:,} characters")
         except ValueError as error:
             shown = clipped(repr(pattern))
             raise self.error(place, f"pattern {shown} cannot be used: {error}") from error
-        return found
+        return compiled
 
     def too_deep(self, place: Place) -> SchemaError:
         """The error to raise for nesting that is too deep."""
@@ -148,13 +149,13 @@ class SchemaDocument:
 
     def settings(self, node: Node) -> dict[str, Any]:
         """Reads the settings of a node's class. Raises SchemaError."""
-        found = {key: node[key] for key in _SETTINGS if node.get(key) is not None}
+        values = {key: node[key] for key in _SETTINGS if node.get(key) is not None}
         for key in ("format", "template"):
-            if not isinstance(found.get(key, ""), str):
+            if not isinstance(values.get(key, ""), str):
                 raise self.error((), f"{key} must be text")
-        if "demonstrations" in found:
-            found["demonstrations"] = self._demonstrations(found["demonstrations"])
-        return found
+        if "demonstrations" in values:
+            values["demonstrations"] = self._demonstrations(values["demonstrations"])
+        return values
 
     def _demonstrations(self, rows: Any) -> list[tuple[str, dict[str, Any]]]:
         rows = rows if isinstance(rows, list) else [rows]
@@ -188,7 +189,7 @@ class SchemaDocument:
 
 
 def parse(document: Mapping[str, Any] | str, name: str | None) -> Node:
-    """Returns the root node. Raises SchemaError for anything but a JSON object."""
+    """The root node. Raises SchemaError for anything but a JSON object."""
     shown = name or "JSON Schema"
     if isinstance(document, str):
         try:
@@ -203,7 +204,7 @@ def parse(document: Mapping[str, Any] | str, name: str | None) -> Node:
 
 
 def with_absolute_references(node: Any, base: str = "") -> Any:
-    """Returns a copy with absolute references: each is joined to the enclosing `$id`.
+    """A copy with absolute references: each is joined to the enclosing `$id`.
 
     Raises RecursionError for a document that is nested too deeply.
     """
@@ -212,13 +213,13 @@ def with_absolute_references(node: Any, base: str = "") -> Any:
     if not isinstance(node, Mapping):
         return node
     base = _base_of(node, base)
-    made: dict[Any, Any] = {}
+    copy: dict[Any, Any] = {}
     for key, value in node.items():
         if key == "$ref" and isinstance(value, str):
-            made[key] = _joined(base, value)
+            copy[key] = _joined(base, value)
         else:
-            made[key] = value if key in DATA else with_absolute_references(value, base)
-    return made
+            copy[key] = value if key in DATA else with_absolute_references(value, base)
+    return copy
 
 
 def is_object(node: Node) -> bool:
@@ -237,20 +238,20 @@ def is_mapping(node: Node) -> bool:
 
 
 def without(node: Node, *keys: str) -> dict[str, Any]:
-    """Returns a copy of a node without some keywords."""
+    """A copy of a node without keywords."""
     return {name: value for name, value in node.items() if name not in keys}
 
 
 def merged(first: Node, second: Node) -> dict[str, Any]:
-    """Merges two nodes into one that requires what both do, where a declaration can hold it."""
-    both = {**first, **second}
+    """A node that requires what two nodes require, as far as a declaration can hold it."""
+    node = {**first, **second}
     for key in ("properties", "$defs"):
         if isinstance(first.get(key), Mapping) and isinstance(second.get(key), Mapping):
-            both[key] = {**first[key], **second[key]}
+            node[key] = {**first[key], **second[key]}
     if isinstance(first.get("required"), list) and isinstance(second.get("required"), list):
         names = [*first["required"], *second["required"]]
-        both["required"] = [*dict.fromkeys(name for name in names if isinstance(name, str))]
-    return both
+        node["required"] = [*dict.fromkeys(name for name in names if isinstance(name, str))]
+    return node
 
 
 def _extent(root: Any) -> tuple[int, int]:
@@ -287,7 +288,7 @@ def _words() -> frozenset[str]:
 
     contents = (REGISTRY.contents(uri) for uri in REGISTRY)
     return _OWN_WORDS.union(
-        *(found.get("properties", ()) for found in contents if isinstance(found, Mapping))
+        *(schema.get("properties", ()) for schema in contents if isinstance(schema, Mapping))
     )
 
 
@@ -300,7 +301,7 @@ def _meant(word: str) -> str | None:
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Turns values under dotted names into a tree without nulls, but with all inner nodes."""
+    """Values under dotted names as a tree without nulls, but with all inner nodes."""
     tree: dict[str, Any] = {}
     for dotted, value in values.items():
         *parents, leaf = dotted.split(".")
@@ -313,16 +314,16 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def class_name(title: str) -> str:
-    """Makes a Python class name of the words of a title."""
+    """A Python class name of the words of a title."""
     words = re.findall(r"[^\W_]+", re.sub(r"['\u2019]", "", title))
     name = "".join(word[:1].upper() + word[1:] for word in words) or "Schema"
     return name if name.isidentifier() and not keyword.iskeyword(name) else f"Schema{name}"
 
 
 def field_names(properties: Mapping[str, Any], base: type[BaseModel]) -> dict[str, str]:
-    """Makes a Python field name for every property; properties that keep their names come first."""
+    """A Python field name for every property. Properties that are valid names keep them."""
     names = {key: key for key in properties if _is_field_name(key, base)}
-    taken, times = set(names), Counter[str]()
+    used, times = set(names), Counter[str]()
     for key in properties:
         if key in names:
             continue
@@ -333,10 +334,10 @@ def field_names(properties: Mapping[str, Any], base: type[BaseModel]) -> dict[st
         if not _is_field_name(stem, base):
             stem += "_"
         name = stem
-        while name in taken:
+        while name in used:
             times[stem] += 1
             name = f"{stem}_{times[stem] + 1}".replace("__", "_")
-        taken.add(name)
+        used.add(name)
         names[key] = name
     return names
 
@@ -348,3 +349,25 @@ def _is_field_name(name: str, base: type[BaseModel]) -> bool:
         and not name.startswith(("_", "model_validate", "model_dump"))
         and not hasattr(base, name)
     )
+
+
+def lone_surrogate(root: Any) -> tuple[str, str] | None:
+    """The place of the first text that UTF-8 cannot encode, and the escaped text; or None.
+
+    `"\\ud800"` is JSON, but half a surrogate pair is no character.
+    """
+    parts: list[tuple[str, Any]] = [("#", root)]
+    while parts:
+        place, part = parts.pop()
+        if isinstance(part, Mapping):
+            parts += ((place, key) for key in part)
+            parts += ((f"{place}/{_escaped(str(key))}", value) for key, value in part.items())
+        elif isinstance(part, (list, tuple)):
+            parts += ((f"{place}/{number}", value) for number, value in enumerate(part))
+        elif isinstance(part, str) and not part.isascii() and part != (shown := _escaped(part)):
+            return place, shown
+    return None
+
+
+def _escaped(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -10,9 +10,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
-from schemax.attributes.declaration import TextFormat
 from schemax.attributes.field_type import MOST_CHOICES
 from schemax.attributes.json_document import Node, Place, SchemaDocument
+from schemax.attributes.settings import TextFormat
 from schemax.base.messages import clipped
 
 NUMERIC = {
@@ -32,7 +32,7 @@ _TYPES: Mapping[str, tuple[type[Any], ...]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
-# Each use of an enum takes memory for all choices: in validation, in prompts and in grammars.
+# Each use of an enum takes memory for all its choices: in validation, prompts and grammars.
 _MOST_TOGETHER = 50_000
 DECLARED_FORMATS = {"date": date, "date-time": datetime, "duration": timedelta}
 CONSTRAINTS = (*NUMERIC, *_TEXTUAL, *LENGTHS, "uniqueItems", "format", "items")
@@ -67,28 +67,29 @@ def constrained(
     flag = next((key for key in words if isinstance(node.get(key), bool)), None)
     if flag is not None:
         raise document.error(place, f"{flag} must be a number, as in current JSON Schema drafts")
-    made: Any = Annotated[annotation, Field(**options), *patterns]
+    result: Any = Annotated[annotation, Field(**options), *patterns]
     try:
-        TypeAdapter(made)
+        TypeAdapter(result)
     except PydanticUndefinedAnnotation:  # of a class that is not built yet
-        return made
+        return result
     except (PydanticUserError, CoreSchemaError, TypeError) as error:
         shown = ", ".join(f"{key} {node[key]!r}" for key in names if key in node)
         reason = f"Pydantic does not accept {clipped(shown)}: {error}"
         raise document.error(place, reason) from error
-    return made
+    return result
 
 
 class Choices:
-    """Makes types of the enums and constants of a document: one per enum, for all references.
+    """The types of the enums and constants of a document. References to an enum share its type.
 
-    Raises SchemaError for choices that are no texts or numbers, or too many, each use counted.
+    Raises SchemaError for a choice that is no text or number, and for too many choices: those of an
+    enum count again with each use.
     """
 
     def __init__(self, document: SchemaDocument) -> None:
         self._document = document
-        # By type, and identity of lists, which the document keeps alive.
-        self._made: dict[tuple[int, str], Any] = {}
+        # The keys are identities of lists, which the document keeps alive, and types.
+        self._literals: dict[tuple[int, str], Any] = {}
         self._count = 0
 
     def of_enum(self, node: Node, place: Place) -> Any:
@@ -96,17 +97,17 @@ class Choices:
         if not isinstance(values, list) or not values:
             raise self._document.error(place, "enum must be a list of values")
         key = id(values), str(kind)
-        made = self._made.get(key)
-        if made is None and values != [None]:
+        literal = self._literals.get(key)
+        if literal is None and values != [None]:
             fitting = [value for value in values if _has_type(value, kind)]
             if not fitting:
                 raise self._document.error(place, f"no value of its enum has the type {kind!r}")
-            made = self._made[key] = self._of(fitting, place)
+            literal = self._literals[key] = self._of(fitting, place)
         self._count += len(values)
         if self._count > _MOST_TOGETHER:
             reason = f"all choices of the document together are more than {_MOST_TOGETHER:,}"
             raise self._document.error(place, f"{reason}; declare some as texts")
-        return made
+        return literal
 
     def of_constant(self, node: Node, place: Place) -> Any:
         return None if node["const"] is None else self._of([node["const"]], place)
@@ -126,7 +127,7 @@ class Choices:
 def _has_type(value: Any, kind: Any) -> bool:
     """True if a value has a `type` of JSON Schema, one name or a list of names."""
     if isinstance(kind, list):
-        return any(_has_type(value, one) for one in kind)
+        return any(_has_type(value, name) for name in kind)
     if kind == "integer" and isinstance(value, float):
         return value.is_integer()
     return not isinstance(kind, str) or type(value) in _TYPES.get(kind, (type(value),))
@@ -147,14 +148,14 @@ def default_of(document: SchemaDocument, annotation: Any, default: Any, place: P
 def container_of(annotation: Any) -> type[list[Any]] | type[dict[Any, Any]] | None:
     """The container type, list or dict, of an annotation; None for other types."""
     bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-    found: Any = get_origin(bare)
-    return found if found in (list, dict) else None
+    origin: Any = get_origin(bare)
+    return origin if origin in (list, dict) else None
 
 
 def is_decimal(parts: list[Any], is_standard: bool) -> bool:
     """True if alternatives are a Decimal as Pydantic writes it: a number, or its text.
 
-    is_standard: True if the document names its `$schema`; a text without a pattern is then a text.
+    is_standard: True if the document names its `$schema`: a text then needs a pattern.
     """
     if len(parts) != 2 or not all(isinstance(part, Mapping) for part in parts):
         return False

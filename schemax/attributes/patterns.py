@@ -27,22 +27,22 @@ LONGEST = 10_000
 """The most characters of a pattern."""
 
 MOST_STATES = 10_000
-"""The most characters of a pattern with its repetitions expanded, as engines compile it; and of all
-patterns of a document."""
+"""The most characters of a pattern, or of all patterns of a document, with repetitions expanded as
+engines compile them."""
 
 # The most seconds of a search, and bytes of compiled patterns in the cache.
 _MOST_SECONDS = 0.25
 _MOST_BYTES = 16_000_000
 
-# Bytes that an engine spends on a character of a pattern, on a set of very many characters, and on
-# a pattern at most.
+# An engine's bytes for a character of a pattern, for a large set of characters, and the most bytes
+# for a pattern.
 _STATE, _LARGE_SET, _MOST_COMPILED = 500, 85_000, 10_000_000
 _LARGE_SETS = re.compile(r"\\[wWpPdDsSbB]|\[\^")
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern(BaseMetadata):
-    """Metadata of an `Annotated` text: a regular expression that must be found in the text.
+    """Metadata of an `Annotated` text: a regular expression that must match within the text.
 
     Raises ValueError for a pattern that no engine takes, or that is too large.
     """
@@ -70,7 +70,7 @@ class Pattern(BaseMetadata):
         return {**handler(schema), "pattern": self.pattern}
 
     def is_in(self, text: str) -> bool:
-        """True if the pattern is found in a text. Raises ValueError if that takes too long."""
+        """True if the pattern matches within a text. Raises ValueError if the search is slow."""
         try:
             return _search_of(self.pattern)[0](text)
         except TimeoutError:
@@ -93,7 +93,7 @@ def bytes_of(pattern: str) -> int:
 
 @cached(LRUCache(_MOST_BYTES, itemgetter(1)), lock=Lock())
 def _search_of(pattern: str) -> tuple[Callable[[str], bool], int]:
-    """A function that searches a text for a pattern, and may raise TimeoutError; and its bytes.
+    """A function that searches a text for a pattern, and its bytes. It may raise TimeoutError.
 
     Raises ValueError for a pattern that no engine takes.
     """

@@ -32,14 +32,14 @@ def schema_names() -> tuple[str, ...]:
 
 def document_of(name: str) -> dict[str, Any]:
     """The JSON Schema document of a ready-made schema."""
-    found: dict[str, Any] = json.loads(_paths()[name].read_text("utf-8"))
-    return found
+    document: dict[str, Any] = json.loads(_paths()[name].read_text("utf-8"))
+    return document
 
 
 def demonstrations_of(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:
-    """Texts of a ready-made schema's demonstrations, each with its values under dotted names.
+    """(text, values) of a ready-made schema's demonstrations, the values under dotted names.
 
-    None is what a text does not state.
+    None stands for a value that the text does not state.
     """
     path = resource_dir("schemas") / "demonstrations" / f"{name}.jsonl"
     if not path.is_file():
@@ -49,7 +49,7 @@ def demonstrations_of(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:
 
 
 def is_task(name: str) -> bool:
-    """True if the schema is of no product: a form, a ticket, an invoice."""
+    """True if the schema describes a form, ticket, invoice or the like, and no product."""
     return _paths()[name].parent.name == "tasks"
 
 
@@ -66,7 +66,7 @@ def _names() -> Names:
 How = Literal["name", "other name", "last words"]
 
 Names: TypeAlias = "Mapping[tuple[str, ...], tuple[str, How]]"
-"""The words of a name -> the schema that has it, and whether it is the schema's own."""
+"""The words of a name -> its schema, and whether the name is the schema's own."""
 
 _LEVEL = re.compile(r"\s*(?:[>|/\\»›→]|::)\s*")
 _REMARK = re.compile(r"\([^)]*\)|\[[^\]]*\]|[’']s?\b")
@@ -76,49 +76,49 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class Match(NamedTuple):
-    """schema: its name; how: by its own name, another one that it has, or the last words of it."""
+    """schema: the name of a schema; how: what matched: its name, an alias, or their last words."""
 
     schema: str
     how: How
 
 
 def names_of(schemas: Iterable[tuple[str, Iterable[str]]]) -> Names:
-    """schemas: every schema's name, and the other names that it has."""
-    found: dict[tuple[str, ...], tuple[str, How]] = {}
-    for schema, others in schemas:
-        found[words_of(schema)] = schema, "name"
-        for other in others:
-            found.setdefault(words_of(other), (schema, "other name"))
-    return found
+    """The names of schemas. schemas: (name, aliases) pairs."""
+    names: dict[tuple[str, ...], tuple[str, How]] = {}
+    for schema, aliases in schemas:
+        names[words_of(schema)] = schema, "name"
+        for alias in aliases:
+            names.setdefault(words_of(alias), (schema, "other name"))
+    return names
 
 
 def match_of(category: str) -> Match | None:
-    """The ready-made schema that a shop's name of a category means, if there is one.
+    """The ready-made schema that a shop's name of a category means, or None.
 
-    Of `Electronics > Smart TVs` only the last level counts, without remarks in brackets and what it
-    is "for"; case, plurals and punctuation make no difference. Several things in one name ("Shoes &
-    Boots") match where all of them mean the same schema.
+    Only the last level of `Electronics > Smart TVs` counts. Remarks in brackets, a purpose behind
+    "for", case, plurals and punctuation make no difference. Several things in a name ("Shoes &
+    Boots") match if all of them mean the same schema.
     """
     levels = [level for level in _LEVEL.split(category) if level.strip()]
     if not levels:
         return None
-    if (found := _names().get(words_of(levels[-1]))) is not None:
-        return Match(*found)
+    if (match := _names().get(words_of(levels[-1]))) is not None:
+        return Match(*match)
     matches = [_by_last_words_of(part) for part in _LISTED.split(levels[-1]) if part]
-    schemas = {match and match.schema for match in matches}
+    schemas = {best and best.schema for best in matches}
     return matches[0] if len(schemas) == 1 else None
 
 
 def _by_last_words_of(name: str) -> Match | None:
     words = words_of(name)
     for start in range(len(words)):
-        if (found := _names().get(words[start:])) is not None:
-            return Match(found[0], "last words" if start else found[1])
+        if (match := _names().get(words[start:])) is not None:
+            return Match(match[0], "last words" if start else match[1])
     return None
 
 
 def words_of(name: str) -> tuple[str, ...]:
-    """The words of a name without case, plurals and remarks, equal for names of one meaning."""
+    """The words of a name without case, plurals and remarks: a key of the name's meaning."""
     text = _TAIL.sub("", _REMARK.sub(" ", folded(name, loose)))
     words = _WORD.findall(text)
     return tuple(_stem(word) for word in words if word != "and")

@@ -1,1 +1,1 @@
-"""What every room uses: messages, progress, the machine's resources, calibrations, the Hub."""
+"""What every room uses: messages, progress, resources, calibrations, the process."""

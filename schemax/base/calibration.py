@@ -11,7 +11,7 @@ from schemax.errors import ModelError
 
 FILE = "calibration.json"
 
-# Nearer to 0 or 1, a probability tells only the rounding of a sum.
+# A probability nearer to 0 or 1 shows only the rounding of a sum.
 LEAST = 1e-6
 
 
@@ -23,10 +23,9 @@ class Calibration:
         the order of confidences. The temperature after Guo et al., On Calibration of Modern Neural
         Networks, 2017; the bias after Platt, Probabilistic Outputs for Support Vector Machines,
         1999.
-    min_probability: a value that is less probable is taken for null, where its field may go
-        without one.
-    usual_logprob, usual_deviation: mean and standard deviation, over the products of the fit, of
-        `familiarity.mean_logprob`; a deviation of 0 says that they were not measured.
+    min_probability: a less probable value becomes null, if its field may be null.
+    usual_logprob, usual_deviation: mean and standard deviation of `familiarity.mean_logprob` over
+        the products of the fit; a deviation of 0 says that they were not measured.
 
     Raises ValueError for a number that is not finite, a temperature that is not above 0, and a
     min_probability that is not from 0 to 1.
@@ -62,7 +61,7 @@ def per_item(probability: float, items: int) -> float:
 
 
 def logit(probability: float) -> float:
-    """The logit of a probability; finite, since 0 and 1 are moved by a millionth."""
+    """The logit of a probability, which is first moved a millionth away from 0 and 1."""
     kept = min(max(probability, LEAST), 1 - LEAST)
     return log(kept / (1 - kept))
 

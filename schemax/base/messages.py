@@ -1,16 +1,17 @@
-"""Messages on one line: reasons for errors, and texts that may hold line breaks."""
+"""Messages on one line: reasons for errors, warnings, and progress on stderr."""
 
 from __future__ import annotations
 
 import re
 import sys
+import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import islice
 from operator import itemgetter
 from traceback import walk_stack
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -28,7 +29,7 @@ def one_line(text: object) -> str:
 
 def harmless(text: str) -> str:
     """The text with control characters written out: \\x1b for an escape."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def say(text: str) -> None:
@@ -54,9 +55,9 @@ def perhaps(name: str, names: Iterable[str]) -> str:
     return f", perhaps {close[0]!r}" if close else ""
 
 
-def counted(number: int, one: str, several: str | None = None) -> str:
-    """ "1 row", "2,000 rows". several: the plural that is not `one` with an s."""
-    return f"{number:,} {one if number == 1 else several or one + 's'}"
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """ "1 row", "2,000 rows". plural: the noun's plural; None adds an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def joined(messages: Iterable[str]) -> str:
@@ -70,26 +71,26 @@ def reason_of(error: Exception) -> str:
         details = error.errors(include_url=False, include_context=False, include_input=False)
         return joined([f"{error.title}: {detail['msg']}" for detail in details])
     try:
-        said = str(error)
+        text = str(error)
     except Exception:  # of an exception of the user's own, which must not end a run
-        said = ""
-    if isinstance(error, ArithmeticError) and "<class" in said:  # decimal names its signals
-        said = "no number that can be computed with"
-    if type(error) is ValueError and said:
-        return clipped(said)
-    return clipped(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+        text = ""
+    if isinstance(error, ArithmeticError) and "<class" in text:  # decimal names its signals
+        text = "no number that can be computed with"
+    if type(error) is ValueError and text:
+        return clipped(text)
+    return clipped(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
 def message_of(detail: Mapping[str, Any]) -> str:
     """The message of one of Pydantic's errors.
 
-    A bare number in a date has a message of its own, since Pydantic speaks of a time: it takes the
-    number for seconds.
+    Pydantic takes a bare number in a date for seconds, and so speaks of a time; its message is
+    replaced.
     """
     if detail["type"] == "date_from_datetime_inexact":
         return "Input should be a date without a time, not a bare number"
-    found: str = detail["msg"]
-    return found
+    message: str = detail["msg"]
+    return message
 
 
 def misfit_of(error: ValidationError) -> str:
@@ -100,8 +101,73 @@ def misfit_of(error: ValidationError) -> str:
 
 
 def warn(message: str | Warning) -> None:
-    """Warns, as UserWarning, of the line that called schemax: no line of schemax's own is shown."""
+    """Warns, as UserWarning, at the line of the user's code that called schemax."""
     frames = map(itemgetter(0), walk_stack(sys._getframe()))
     ours = [frame.f_globals.get("__name__", "").partition(".")[0] == "schemax" for frame in frames]
-    # Behind the first call, since other modules may stand between calls of ours.
+    # Other modules may stand between two calls of schemax.
     warnings.warn(message, UserWarning, stacklevel=len(ours) - ours[::-1].index(True) + 1)
+
+
+T = TypeVar("T")
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+def track(
+    items: Iterable[T],
+    *,
+    total: int | None,
+    unit: str = "documents",
+    note: Callable[[], str] = str,
+) -> Iterator[T]:
+    """Yields items unchanged; shows their number, speed, remaining time and a note.
+
+    A terminal shows a bar; a file gets a line now and then.
+    """
+    if sys.stderr.isatty():
+        return _bar(items, total, unit, note)
+    return _lines(items, total, unit, note)
+
+
+def _bar(items: Iterable[T], total: int | None, unit: str, note: Callable[[], str]) -> Iterator[T]:
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (
+        bars.SpinnerColumn(),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TextColumn("{task.fields[rate]}"),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=total, rate="")
+        for done, (item, rate) in enumerate(_timed(items), 1):
+            progress.update(task, completed=done, rate=f"{rate:,.1f} {unit}/s {note()}")
+            yield item
+
+
+def _lines(
+    items: Iterable[T], total: int | None, unit: str, note: Callable[[], str]
+) -> Iterator[T]:
+    done, printed, rate = 0, time.monotonic(), 0.0
+    for item, rate in _timed(items):
+        done += 1
+        if time.monotonic() - printed >= _SECONDS_BETWEEN_LINES:
+            printed = time.monotonic()
+            _say(done, total, rate, unit, note())
+        yield item
+    _say(done, total, rate, unit, note())
+
+
+def _timed(items: Iterable[T]) -> Iterator[tuple[T, float]]:
+    started = time.monotonic()
+    for done, item in enumerate(items, 1):
+        yield item, done / max(1e-9, time.monotonic() - started)
+
+
+def _say(done: int, total: int | None, rate: float, unit: str, note: str) -> None:
+    of = "" if total is None else f" of {total:,}"
+    left = "" if not rate or total is None else f", {(total - done) / rate:,.0f} s left"
+    more = f", {note}" if note else ""
+    print(f"{done:,}{of} {unit}, {rate:,.1f}/s{left}{more}", file=sys.stderr, flush=True)

@@ -1,10 +1,13 @@
-"""Resources of the package: data folders, its version, the purpose of the embedded model."""
+"""Resources: data folders, the package's version, its models, and the cache of the Hub."""
 
 from __future__ import annotations
 
 import os
 from importlib import metadata
 from pathlib import Path
+
+from schemax.base.messages import clipped
+from schemax.errors import ModelError
 
 EMBEDDED_WARNING = (
     "using the embedded model: 6.6 million parameters, trained on product titles of ten categories "
@@ -31,7 +34,7 @@ def resource_dir(name: str) -> Path:
 
 
 def named_model(name: str | Path) -> str | Path:
-    """Folder or Hub id; the name of one of `OURS` is its folder, unless a folder here has it."""
+    """Folder or Hub id; a name in `OURS` is the folder of that model, unless a folder has it."""
     return resource_dir(str(name)) if str(name) in OURS and not Path(name).is_dir() else name
 
 
@@ -50,3 +53,39 @@ def version() -> str:
         return metadata.version("schemax-hpd")
     except metadata.PackageNotFoundError:
         return "(not installed)"
+
+
+# The cache holds one of these files if it holds a model, an adapter or a tokenizer.
+_KNOWN_BY = ("config.json", "adapter_config.json", "tokenizer.json")
+
+
+def cached_folder(name: str, revision: str | None = None) -> Path | None:
+    """The folder of a repository in the Hub's cache; None if the Hub answers.
+
+    HF_HUB_OFFLINE and HF_HUB_ETAG_TIMEOUT say whether, and how long, the Hub is asked.
+
+    Raises ModelError for a malformed name, and for a repository without a folder in the cache.
+    """
+    # Slow to import, and needed for models of the Hub alone.
+    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]
+        get_session,
+        validate_repo_id,
+    )
+
+    try:
+        validate_repo_id(name)
+    except ValueError as error:
+        raise ModelError(f"{name} is neither a folder nor a name on the Hub: {error}") from error
+    try:
+        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+        return None
+    except Exception as error:  # of whichever client huggingface_hub has, or of the network
+        for file in _KNOWN_BY:
+            path = try_to_load_from_cache(name, file, revision=revision)
+            if isinstance(path, str):
+                return Path(path).parent
+        raise ModelError(
+            f"{name} is neither a folder nor in the Hub's cache, and {constants.ENDPOINT} cannot "
+            f"be asked: {clipped(str(error)) or type(error).__name__}"
+        ) from error

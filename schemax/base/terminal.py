@@ -20,17 +20,17 @@ Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
 def table(
     items: Iterable[Item], columns: Mapping[str, Callable[[Item], Any]], *, left: int = 1
 ) -> Table:
-    """A row per item, a cell per column; the first few columns stand left, figures right.
+    """A row per item, a cell per column. Floats have three decimals, and None is a dash.
 
-    Floats get three digits behind the point, and None is a dash.
+    left: the number of first columns that are aligned left; figures are aligned right.
     """
-    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    rows = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for place, name in enumerate(columns):
         justify: Literal["left", "right"] = "left" if place < left else "right"
-        made.add_column(Text(name), justify=justify, overflow="fold")
+        rows.add_column(Text(name), justify=justify, overflow="fold")
     for item in items:
-        made.add_row(*(Text(_cell(of(item))) for of in columns.values()))
-    return made
+        rows.add_row(*(Text(_cell(of(item))) for of in columns.values()))
+    return rows
 
 
 def _cell(value: Any) -> str:
@@ -63,7 +63,7 @@ def in_blocks(
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError  # for the command line to end as it does everywhere
+        raise BrokenPipeError  # ends the command line
 
 
 def show(*parts: str | Table, on_stderr: bool = False) -> None:

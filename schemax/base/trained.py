@@ -1,7 +1,7 @@
-"""Settings that a model was trained with, and is used with by default: `schemax.json`.
+"""`schemax.json`: the settings that a model was trained with, and its defaults in use.
 
-Data alone, no code: a schema is the JSON Schema document of its class. The template lies beside the
-file, as `prompt.jinja`.
+The file holds data and no code: a schema is the JSON Schema document of its class. The template
+lies beside the file, as `prompt.jinja`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from schemax.errors import ModelError
 FILE = "schemax.json"
 
 EXAMPLES = "examples.jsonl"
-"""Holds, beside the weights of a model that was trained behind examples, these examples."""
+"""The file of the examples that a model was trained behind, beside its weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def read_trained(path: Path) -> TrainedWith:
         if not isinstance(schemas, dict) or not all(isinstance(s, dict) for s in schemas.values()):
             raise ValueError("schemas must be JSON Schema documents by category")
         for document in schemas.values():
-            # A template of one line could be taken for the name or path of another one.
+            # A template of one line could be taken for the name or path of a template.
             if (template := _text(document, "template")) is not None and "\n" not in template:
                 document["template"] = f"{template}\n"
         return TrainedWith(format, config, schemas, dtype)
@@ -94,10 +94,10 @@ def _text(written: Mapping[str, Any], key: str) -> str | None:
 def note_trained(
     name: str | None, extractor: Any, settings: Mapping[str, Any], examples: Any = None
 ) -> None:
-    """Warns of settings that the model's training decides, since nothing else does; and where no
-    examples are shown to a model that was trained behind some.
+    """Warns of settings that come from the model's training, and of examples that are missing.
 
-    settings: format, template and decoding that a user named.
+    settings: format, template and decoding that the user named.
+    examples: None for a run without examples, which a model trained behind examples lacks.
     """
     trained, place = extractor.trained, named_model(name) if name else default_model()
     if trained == TrainedWith() or place in [resource_dir(ours) for ours in OURS]:

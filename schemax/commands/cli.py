@@ -19,9 +19,8 @@ import typer
 from typer.core import TyperGroup
 
 from schemax.base import resources
-from schemax.base.interrupts import Terminated, raise_again
 from schemax.base.messages import say
-from schemax.base.processors import share_processors
+from schemax.base.process import Terminated, raise_again, share_processors
 from schemax.commands.bench import bench
 from schemax.commands.calibrate import calibrate
 from schemax.commands.check import check

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from schemax.base.progress import track
+from schemax.base.messages import track
 from schemax.base.terminal import show, table
 from schemax.commands import options
 from schemax.commands.console import plain_warnings

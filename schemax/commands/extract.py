@@ -15,8 +15,8 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand
 
-from schemax.base.interrupts import terminable
 from schemax.base.messages import clipped, harmless, say
+from schemax.base.process import terminable
 from schemax.base.terminal import show
 from schemax.commands.auto_schemas import AUTO, matches_shown, schemas_by_category
 from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from schemax.base.interrupts import terminable
+from schemax.base.process import terminable
 from schemax.base.trained import note_trained
 from schemax.commands import options
 from schemax.commands.console import UsageError, refused_settings

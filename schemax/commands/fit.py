@@ -7,8 +7,8 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
-from schemax.base.interrupts import terminable
 from schemax.base.messages import say
+from schemax.base.process import terminable
 from schemax.base.terminal import show
 from schemax.commands import options
 from schemax.commands.console import UsageError, plain_warnings

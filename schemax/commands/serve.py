@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from schemax.base.interrupts import terminable
 from schemax.base.messages import say
+from schemax.base.process import terminable
 from schemax.commands import options
 from schemax.commands.console import listed, plain_warnings
 from schemax.commands.option_groups import Options, option, verb

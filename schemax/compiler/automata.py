@@ -28,7 +28,7 @@ from schemax.compiler.grammars import TextForm, parser_limits
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import ModelError
 from schemax.formats import StopRule, split_at_stop
-from schemax.formats.stop_rules import transitions
+from schemax.formats.base import transitions
 from schemax.tokens import DONE, TEXT_ENDS, TEXT_REFUSED, TEXT_UNKNOWN, StopTable
 
 _MAX_STATES = 120  # int8, with room for DONE

@@ -10,8 +10,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
+from schemax.attributes.attributes import named_misfits
 from schemax.attributes.examples import FewShotExample, example_values
-from schemax.attributes.misfits import named_misfits
 from schemax.base.messages import warn
 from schemax.compiler.automata import checked_eos_ids, compile_stop
 from schemax.compiler.choices import with_key

@@ -14,17 +14,20 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
 
 from schemax.attributes import Attribute
-from schemax.attributes.constraints import LIST_KEYWORDS
+from schemax.attributes.field_type import LIST_KEYWORDS
 from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
+from schemax.compiler.terminals import NEVER, all_of, any_of, days, keeps, moments, number
 from schemax.errors import SchemaError
 from schemax.formats import Form, OutputFormat, Spelling, Writable
+from schemax.reading.booleans import spellings
 from schemax.reading.kinds import SCALARS
-from schemax.reading.kinds.ranges import NEVER, all_of, any_of
+from schemax.reading.kinds.codes import Code
+from schemax.reading.kinds.duration import DURATION
 
 _LENGTH_KEYWORDS = ("minLength", "maxLength")
 
@@ -166,7 +169,7 @@ def _enforces(attribute: Attribute, keyword: str, value: Any) -> bool:
         has_pattern = any(word == "pattern" for word, _ in attribute.constraints)
         longest = _LONGEST_COUNTED_OF_PATTERN if has_pattern else _LONGEST_COUNTED
         return bool(value <= longest)
-    return attribute.scalar is not None and attribute.scalar.keeps(keyword, value)
+    return keeps(attribute.kind, keyword, value)
 
 
 class _Value:
@@ -192,18 +195,38 @@ class _Value:
     def items(self) -> Iterator[str]:
         """Yields all ways to write a value, or an item of a list."""
         for variant in self.attribute.variants:
-            value = self if variant is self.attribute else self._of(variant)
-            yield from SCALARS[variant.kind].terminals(value)
+            yield from (self if variant is self.attribute else self._of(variant)).values()
+
+    def values(self) -> Iterator[str]:
+        """Yields all ways to write a value of the attribute's kind, which is no union."""
+        scalar, kind = self.attribute.scalar, self.attribute.kind
+        if kind == "boolean":
+            yield from self.words((True, False))
+            yield from () if self.literals else self.words(spellings())
+        elif kind == "enum":
+            # A number among choices may be written as a number, and as text.
+            choices = (*self.attribute.choice_values, *self.attribute.choices)
+            yield from dict.fromkeys(self.words(choices))
+        elif kind in ("integer", "number"):
+            yield self.around(5, number(kind, self.conditions))
+        elif kind == "date":
+            yield self.around(date(2026, 12, 31), days(self.conditions))
+        elif kind == "datetime":
+            zone = dict(self.conditions).get("tz_constraint")
+            yield self.around(datetime(2026, 12, 31), moments(zone))
+            if zone != "aware":  # a bare date is midnight, without a zone
+                yield self.around(date(2026, 12, 31), days(()))
+        elif kind == "duration":
+            yield self.around("PT2H30M", f"/{DURATION}/")
+        elif isinstance(scalar, Code):
+            yield self.around(scalar.samples[0], f"/{'|'.join(sorted(scalar.codes()))}/")
+        else:
+            yield from self.texts()
 
     def texts(self) -> Iterator[str]:
         forms = self.spelling.items if self.attribute.is_list else self.spelling.texts
         yield from (self.text(form) for form in forms)
         yield from self.words(filter(self.is_met, self.spelling.exceptions))
-
-    def choices(self) -> Iterator[str]:
-        # A number among choices may be written as a number, and as text.
-        spellings = (*self.attribute.choice_values, *self.attribute.choices)
-        yield from dict.fromkeys(self.words(spellings))
 
     def words(self, values: Iterable[Any]) -> Iterator[str]:
         return (_exactly(self.literal(value)) for value in values)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from schemax.attributes import Attribute
-from schemax.attributes.constraints import LIST_KEYWORDS
+from schemax.attributes.field_type import LIST_KEYWORDS
 from schemax.base.messages import warn
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from schemax.attributes.examples import FewShotExample
-from schemax.base.progress import track
+from schemax.base.messages import track
 from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.judge import (
     PRODUCT_TEMPLATE,

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.examples import plain_value
-from schemax.base.progress import track
+from schemax.base.messages import track
 from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.intervals import Counts, count_by_product
 from schemax.evaluation.pairs import Outcome, PairScore, count_outcomes, is_null, outcome_of

@@ -15,10 +15,10 @@ from pydantic import RootModel
 from pydantic_core import SchemaError as CoreSchemaError
 
 from schemax.attributes import settings_of
+from schemax.attributes.annotations import root_type
 from schemax.attributes.classes import BROKEN, broken_at, declares_fields
 from schemax.attributes.field_type import UnsupportedType
 from schemax.attributes.ready_made import demonstrations_of, document_of, match_of, ready_made
-from schemax.attributes.recursion import root_type
 from schemax.base.trained import FILE, TrainedWith, read_trained
 from schemax.errors import InputError, SchemaxError
 from schemax.extraction.schema import AttrSchema

@@ -18,8 +18,7 @@ from typing_extensions import TypeVar
 from schemax.attributes import compile_attributes
 from schemax.attributes.examples import FewShotExample, read_few_shot_examples, too_long
 from schemax.base.calibration import Calibration
-from schemax.base.messages import warn
-from schemax.base.progress import track
+from schemax.base.messages import track, warn
 from schemax.base.resources import EMBEDDED_WARNING, default_model, is_embedded, named_model
 from schemax.base.trained import TrainedWith
 from schemax.compiler import CompiledSchema, as_codec

@@ -11,8 +11,7 @@ from pydantic_core import CoreSchema, to_jsonable_python
 
 from schemax.attributes import settings_of
 from schemax.attributes.annotations import allows_none
-from schemax.attributes.json_writer import STANDARD, Untitled, marked
-from schemax.attributes.made_classes import build_model
+from schemax.attributes.json_classes import STANDARD, Untitled, build_model, marked
 from schemax.attributes.settings import is_unprintable, spaced
 from schemax.errors import SchemaError
 from schemax.extraction.extractor import extract

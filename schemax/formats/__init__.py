@@ -7,27 +7,27 @@ of `OutputFormat`.
 from __future__ import annotations
 
 from schemax.formats.base import (
+    NEWLINE,
     BaseFormat,
     DocumentKey,
+    Form,
     OutputFormat,
     Path,
     Scalar,
+    Spelling,
+    StopAt,
+    StopRule,
     Value,
     Writable,
     check_paths,
     clean,
     count_in,
-)
-from schemax.formats.json_format import JsonFormat
-from schemax.formats.spelling import Form, Spelling, written
-from schemax.formats.stop_rules import (
-    NEWLINE,
-    StopAt,
-    StopRule,
     reachable_states,
     split_at_stop,
     stop_at,
+    written,
 )
+from schemax.formats.json_format import JsonFormat
 from schemax.formats.xml_format import XmlFormat
 from schemax.formats.yaml_format import YamlFormat
 

@@ -1,4 +1,4 @@
-"""The protocol of output formats, and helpers for values and paths that all formats share.
+"""The protocol of output formats: stop rules, spellings, and helpers for values and paths.
 
 Values are untyped text at this level, as the model wrote them: `5`, `true` and `"5"` differ for a
 parser of the format, but all three are text here. Pydantic converts texts to types later.
@@ -7,15 +7,132 @@ parser of the format, but all three are text here. Pydantic converts texts to ty
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from math import isfinite
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from schemax.formats.spelling import Spelling
-from schemax.formats.stop_rules import StopRule
+
+class StopRule(Protocol):
+    """A byte automaton that finds the end of a value. State 0 is the start.
+
+    Rules are hashable, with few states, numbered from 0 (at most 100: stop tables are int8). They
+    read bytes, not characters, because tokens may end inside a character.
+    """
+
+    def __hash__(self) -> int: ...
+
+    def advance(self, state: int, byte: int) -> int:
+        """The next state (>= 0), or -1 - n if this byte completes the rule.
+
+        n: the number of last bytes, this one included, that belong to the delimiter.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class StopAt:
+    """Ends a value with a delimiter, which is trimmed."""
+
+    delimiter: bytes
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.delimiter) <= 100:
+            raise ValueError(
+                f"a delimiter has 1 to 100 bytes, not {len(self.delimiter)}: {self.delimiter!r}"
+            )
+
+    def advance(self, state: int, byte: int) -> int:
+        read = self.delimiter[:state] + bytes([byte])
+        count = next(n for n in range(len(read), -1, -1) if read.endswith(self.delimiter[:n]))
+        return -1 - count if count == len(self.delimiter) else count
+
+
+def stop_at(delimiter: str | bytes) -> StopAt:
+    """The rule that ends a value with `delimiter`."""
+    return StopAt(delimiter.encode() if isinstance(delimiter, str) else bytes(delimiter))
+
+
+NEWLINE = stop_at("\n")
+
+
+def split_at_stop(rule: StopRule, data: bytes) -> tuple[bytes, bool]:
+    """The bytes of the value before the delimiter, and whether the value is complete."""
+    rows = transitions(rule)
+    row = rows[0]
+    for position, byte in enumerate(data, start=1):
+        state = row[byte]
+        if state < 0:
+            return data[: position + state + 1], True
+        row = rows[state]
+    return data, False
+
+
+@lru_cache(maxsize=256)
+def transitions(rule: StopRule) -> dict[int, tuple[int, ...]]:
+    """The transitions of all reachable states: state -> the result of `advance` for each byte."""
+    rows: dict[int, tuple[int, ...]] = {}
+    waiting = {0}
+    while waiting:
+        state = waiting.pop()
+        rows[state] = tuple(rule.advance(state, byte) for byte in range(256))
+        waiting |= {following for following in rows[state] if following >= 0} - rows.keys()
+    return rows
+
+
+def reachable_states(rule: StopRule) -> tuple[int, ...]:
+    """The states of the rule that are reachable from the start, in order."""
+    return tuple(sorted(transitions(rule)))
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form of texts: characters one by one, between `before` and `after`.
+
+    characters: all ways to write the characters that cannot, or need not, stand as they are.
+    never: regular expressions, in the common dialect of Python and Rust, none of which matches the
+        written characters from end to end.
+    """
+
+    before: str = ""
+    after: str = ""
+    characters: Mapping[str, tuple[str, ...]] | None = None
+    never: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """The forms of texts as values and as items of lists, and the brackets of lists.
+
+    `OutputFormat.escape` writes a text in one way; a `Spelling` describes all ways, for grammars.
+    Numbers, words and dates have the spelling of `escape` alone.
+
+    exceptions: texts without a form, which only `escape` can write. All other texts have a form,
+        and no form reads back as another text.
+    alone: the text that may follow a list's only item, before `closing`, to tell it from a text.
+    """
+
+    texts: tuple[Form, ...]
+    items: tuple[Form, ...]
+    opening: str
+    separator: str
+    closing: str
+    exceptions: tuple[str, ...] = ()
+    alone: str = ""
+
+
+_NOT_PLAIN = (*map(chr, range(0xA0)), *"\u2028\u2029\ufeff\ufffe\uffff")
+
+
+def written(
+    write: Callable[[str], str], characters: Iterable[str] = _NOT_PLAIN
+) -> dict[str, tuple[str, ...]]:
+    """The characters that `write` changes, each with what it writes."""
+    return {text: (write(text),) for text in characters if write(text) != text}
+
 
 Path: TypeAlias = tuple[str, ...]
 """The path of a slot in the output: the names shown to the model, outermost first."""
@@ -70,7 +187,7 @@ class OutputFormat(Protocol):
         """The text behind the last value."""
 
     def escape(self, value: Writable) -> str:
-        """Writes a value as it stands behind its key, the leading space included."""
+        """Writes a value behind its key, the leading space included."""
 
     def unescape(self, raw: str, *, is_list: bool = False) -> Value:
         """Reads the text of a slot, without its delimiter, as a value.
@@ -87,7 +204,7 @@ class OutputFormat(Protocol):
         """
 
     def check(self, paths: Sequence[Path]) -> None:
-        """Raises ValueError, naming both, if the keys of two paths look the same."""
+        """Raises ValueError, which names the paths, if the keys of two paths look the same."""
 
 
 # --- values -------------------------------------------------------------------------------------
@@ -109,8 +226,8 @@ ScalarKind: TypeAlias = Literal["text", "bare", "date"]
 def scalar_text(value: Scalar) -> tuple[str, ScalarKind]:
     """A value's text, and whether a format may write it bare (null, true, numbers) or must quote.
 
-    NaN and the infinities have no literal that all readers share, so they count as text, which
-    Pydantic still reads as numbers.
+    NaN and the infinities have no literal that all readers share, so they count as text. Pydantic
+    still reads them as numbers.
     """
     if isinstance(value, Enum):
         return scalar_text(value.value)
@@ -216,7 +333,7 @@ def common_depth(path: Path, previous: Path | None) -> int:
 
 
 def check_paths(paths: Sequence[Path], label: Callable[[str], str]) -> None:
-    """Raises ValueError if two keys look the same after `label` has rendered their names."""
+    """Raises ValueError if two keys look the same in the form of `label`."""
     seen: dict[Path, Path] = {}
     previous: Path | None = None
     for path in paths:
@@ -228,10 +345,10 @@ def check_paths(paths: Sequence[Path], label: Callable[[str], str]) -> None:
         labels = tuple(label(name) for name in path)
         # Groups that the previous path left open continue; groups below are new.
         for depth in range(common_depth(path, previous) + 1, len(path) + 1):
-            other = seen.get(labels[:depth])
-            if other is not None:
+            equal = seen.get(labels[:depth])
+            if equal is not None:
                 raise ValueError(
-                    f"the keys of {_shown(other)} and {_shown(path)} cannot be told apart: "
+                    f"the keys of {_shown(equal)} and {_shown(path)} cannot be told apart: "
                     f"both write {labels[depth - 1]}"
                 )
             seen[labels[:depth]] = path
@@ -249,9 +366,9 @@ NOT_SCALAR = " {"
 def select(tree: Tree, paths: Sequence[Path], label: Callable[[str], str]) -> dict[Path, str]:
     """The raw literals of the paths that a parsed output holds.
 
-    A name is found under its label, or under the only label that differs in case alone, since
-    models that write keys themselves may change their spelling. Where the output holds no path's
-    first name, its only group that holds one is the output: `{"product": {...}}`.
+    A name is looked up by its label, else by the only label that differs in case alone: a model
+    that writes keys may change their spelling. If the output holds no path's first name, the only
+    group that holds such a name is the output: `{"product": {...}}`.
     """
     similar: dict[int, dict[str, list[str]]] = {}
 

@@ -11,8 +11,10 @@ from schemax.base.messages import clipped
 from schemax.formats.base import (
     DOUBLE_QUOTED,
     BaseFormat,
+    Form,
     Path,
     Scalar,
+    Spelling,
     Tree,
     Value,
     Writable,
@@ -27,8 +29,8 @@ from schemax.formats.base import (
     scalar_text,
     select,
     split_items,
+    written,
 )
-from schemax.formats.spelling import Form, Spelling, written
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _ANY_STRING = re.compile(rf"{DOUBLE_QUOTED}|'[^'\\]*(?:\\.[^'\\]*)*'", re.DOTALL)

@@ -11,8 +11,10 @@ from schemax.base.messages import clipped
 from schemax.formats.base import (
     BaseFormat,
     DocumentKey,
+    Form,
     Path,
     Scalar,
+    Spelling,
     Value,
     Writable,
     answer_in,
@@ -23,9 +25,9 @@ from schemax.formats.base import (
     items_of,
     opened_groups,
     scalar_text,
+    stop_at,
+    written,
 )
-from schemax.formats.spelling import Form, Spelling, written
-from schemax.formats.stop_rules import stop_at
 from schemax.reading.lists import items_in
 
 _ROOT = "result"
@@ -216,8 +218,7 @@ def _indent(depth: int) -> str:
 
 def _escaped(text: str) -> str:
     def replace(match: re.Match[str]) -> str:
-        found = match[0]
-        return _NAMED.get(found) or "".join(f"&#{ord(character)};" for character in found)
+        return _NAMED.get(match[0]) or "".join(f"&#{ord(character)};" for character in match[0])
 
     return _SPECIAL.sub(replace, text)
 

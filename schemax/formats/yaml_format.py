@@ -11,12 +11,15 @@ from typing import Any
 from schemax.base.messages import one_line
 from schemax.formats.base import (
     DOUBLE_QUOTED,
+    NEWLINE,
     NOT_SCALAR,
     SINGLE_QUOTED,
     BaseFormat,
     DocumentKey,
+    Form,
     Path,
     Scalar,
+    Spelling,
     Tree,
     Value,
     Writable,
@@ -30,10 +33,10 @@ from schemax.formats.base import (
     scalar_text,
     select,
     split_items,
+    stop_at,
+    written,
 )
 from schemax.formats.json_format import ESCAPES, quote
-from schemax.formats.spelling import Form, Spelling, written
-from schemax.formats.stop_rules import NEWLINE, stop_at
 
 # Texts that do not read back from a plain scalar, each pattern from end to end, in the common
 # dialect of Python and Rust: an indicator or white space first, white space last, texts that look
@@ -143,14 +146,14 @@ class YamlFormat(BaseFormat):
             if not (key := _KEY.match(block)):
                 continue
             name = _scalar(key[1]) if key[1][0] in "\"'" else key[1].rstrip(" \t")
-            rest = block[key.end() :]
-            if rest.startswith("\n"):
-                tree[str(name)] = self._tree(rest, depth - 1)
-            elif "\n" in rest and len(blocks) > 1:
+            value = block[key.end() :]
+            if value.startswith("\n"):
+                tree[str(name)] = self._tree(value, depth - 1)
+            elif "\n" in value and len(blocks) > 1:
                 whole = self._tree(block, depth)
                 tree |= whole if isinstance(whole, dict) else {}
             else:
-                tree[str(name)] = f" {one_line(rest)}"
+                tree[str(name)] = f" {one_line(value)}"
         return tree
 
     def _converted(self, node: Any, known: set[int]) -> str | Tree:
@@ -205,8 +208,8 @@ def _literal(value: Scalar, flow: bool) -> str:
     return text if kind != "text" or is_plain(text) else _quoted(text)
 
 
-def _is_blank(rest: str) -> bool:
-    return not rest.strip(" \t") or bool(re.match(r"[ \t]+#", rest))
+def _is_blank(text: str) -> bool:
+    return not text.strip(" \t") or bool(re.match(r"[ \t]+#", text))
 
 
 def _scalar(text: str) -> str | None:

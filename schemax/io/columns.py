@@ -17,11 +17,9 @@ from typing import Any, Literal, TypeAlias, get_args
 from pydantic import BaseModel, RootModel
 
 from schemax.attributes import fields_of
-from schemax.attributes.annotations import annotation_of, field_type_of
+from schemax.attributes.annotations import annotation_of, field_type_of, is_bare, root_type
 from schemax.attributes.field_type import FieldType, UnsupportedType
-from schemax.attributes.recursion import root_type
 from schemax.attributes.settings import require_model
-from schemax.attributes.unions import is_bare
 from schemax.errors import SchemaError
 from schemax.reading.kinds.base import ColumnType
 

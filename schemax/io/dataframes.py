@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Unpack
 
-from schemax.base.progress import track
+from schemax.base.messages import track
 from schemax.errors import InputError
 from schemax.extraction.documents import Options, RecordFields
 from schemax.extraction.extractor import Extractor, loaded

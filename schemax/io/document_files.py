@@ -17,7 +17,7 @@ from schemax.extraction.documents import MOST_CHARACTERS
 from schemax.io.pdf import read_pdf
 from schemax.io.records import Record, Unreadable
 from schemax.io.storage import optional, suffixes
-from schemax.reading.file_text import FileText, tidied
+from schemax.results.file_text import FileText, tidied
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, Unpack, get_args
 
 from schemax.attributes import settings_of
-from schemax.attributes.json_writer import known_declaration
-from schemax.base.messages import some_of
-from schemax.base.progress import track
+from schemax.attributes.json_classes import known_declaration
+from schemax.base.messages import some_of, track
 from schemax.base.resources import default_model, named_model
 from schemax.errors import FULL_DISK, InputError, SchemaxError
 from schemax.extraction.documents import Options, RecordFields, check_options

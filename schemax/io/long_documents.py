@@ -15,9 +15,9 @@ from schemax.extraction.documents import RecordFields, category_of, shown_text
 from schemax.formats import OutputFormat
 from schemax.io.records import Record
 from schemax.io.rows import Extract
-from schemax.reading.boundaries import CLEAN, boundary
 from schemax.reading.markup import as_plain, plain_text
 from schemax.results import Extraction, FieldError, SlotText, build
+from schemax.results.boundaries import CLEAN, boundary
 from schemax.results.fields import Leaf, field_tree_of
 from schemax.results.spans import Mentions, SpanFinder
 from schemax.results.values import texts_of

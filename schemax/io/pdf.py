@@ -15,7 +15,7 @@ from typing import Any
 from schemax.base.messages import counted, some_of
 from schemax.extraction.documents import MOST_CHARACTERS
 from schemax.io.storage import optional
-from schemax.reading.file_text import Box, FileText
+from schemax.results.file_text import Box, FileText
 
 logger = logging.getLogger(__name__)
 

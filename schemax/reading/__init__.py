@@ -1,7 +1,7 @@
 """Reads texts as people write them as values of a type, with a note on the interpretation.
 
-One module per kind, none of which knows schemas, slots or formats. Validation is left to Pydantic:
-numbers and dates are returned as texts that Pydantic reads (docs/typed.md has all rules).
+Modules here know no schemas, slots or formats. Pydantic validates: numbers and dates are returned
+as texts that Pydantic reads (docs/typed.md has all rules).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 
 class Reading(NamedTuple):
-    """The value that a text was read as.
+    """The value that a text states.
 
-    value: for Pydantic; the text itself where no value was found.
-    note: the interpretation in words; None where the text was a literal already.
+    value: the value for Pydantic; the text itself if it states no value.
+    note: the interpretation in words; None if the text is a literal.
     """
 
     value: Any

@@ -1,8 +1,8 @@
-"""The amounts of a text: numbers, with what belongs to each.
+"""The amounts of a text: numbers with their signs, factors, units and currencies.
 
-A text is cut into lexemes of one kind each: a name is as many tokens as CLDR knows together, "fl.
-oz." or "mil millones". `_AMOUNT` is the grammar, over the string of their kinds. No rule looks
-inside a word: "TEUR" is no EUR, and "Cola" ends in no range.
+A text is cut into lexemes of a kind each. A name is a lexeme of as many tokens as CLDR knows
+together, "fl. oz." or "mil millones". `_AMOUNT` is the grammar, over the string of the kinds. No
+rule looks inside a word: "TEUR" is no EUR, and "Cola" ends in no range.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DOZEN = {"dozen": (12,)}
 # The most tokens of a name: "fl", ".", "oz", ".".
 _MOST_TOKENS = 6
 
-# The kinds of lexemes, of which " " is a gap:
+# The kinds of lexemes; " " is a gap:
 #   n  a number or fraction        m  a minus            h  the hyphen of "55-Inch"
 #   c  a currency, $ its sign      u  a unit             p  "per" or "/" before a word
 #   f  a factor, F one or a unit   k  a letter, which is a factor beside money or a unit
@@ -39,7 +39,7 @@ _MOST_TOKENS = 6
 _AMOUNT = regex.compile(
     r"""
     (?P<code> (?<!n) [wufFkK] (?:n[wcufFkK]?)+ )                # UN55KU6300
-  | (?: m\ ? )? (?P<unknown> w(?=\$) )?                         # S$, of which nothing is known
+  | (?: m\ ? )? (?P<unknown> w(?=\$) )?                         # S$, an unknown currency
     (?P<before> [c$]\ ? (?: m\ ? )? ){0,2}                      # CAD $
     (?P<number> n ) (?P<no_cents> \ ?z )?
     (?: [\ h]? (?P<factor> (?(before)[fFkK]|(?:f|[FkK](?=\ ?[cuFK$]))) ) )?
@@ -47,15 +47,17 @@ _AMOUNT = regex.compile(
     """,
     regex.VERBOSE,
 )
-# A number behind a glued quotation mark, which the next one closes. It is searched for among the
-# last kinds alone, since texts may be long.
+# A number behind a glued quotation mark, which the next mark closes. Only the last kinds are
+# searched, since texts may be long.
 _QUOTED = regex.compile("q[^ ]*n$")
 
 
 class Lexeme(NamedTuple):
     """Tokens `first` up to `end` of a text, which are of one kind.
 
-    units, codes: that a name stands for. size, doubt: of a factor. fraction: the value of "3/4".
+    units, codes: the units and currencies of a name.
+    size, doubt: the power of ten of a factor, and the doubt about it.
+    fraction: the value of "3/4".
     """
 
     kind: str
@@ -71,11 +73,13 @@ class Lexeme(NamedTuple):
 class Amount(NamedTuple):
     """An amount: the tokens from `first` up to `end`.
 
-    value: with sign and factor; at: the place of its number; digits: how many the text states, 0
-    for a fraction. units: that its name stands for, with the ranks of languages; None without a
-    name. codes: currencies that it may be in, the likeliest first; None without any. reasons: how
-    doubtful parts were taken. name: of the unit or currency behind; factor: of the word behind the
-    number, which the value includes.
+    value: the number with sign and factor. at: the place of its token.
+    digits: the number of digits in the text; 0 for a fraction.
+    units: the units of its name, with the ranks of languages; None without a name.
+    codes: possible currencies, the likeliest first; None without a currency.
+    reasons: the readings of doubtful parts.
+    name: the name of the unit or currency behind the number.
+    factor: the power of ten of a word behind the number, which `value` includes.
     """
 
     value: Decimal
@@ -91,7 +95,7 @@ class Amount(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A text cut into tokens, with its amounts in order. has_codes: as UN55KU6300 is one."""
+    """A text cut into tokens, with its amounts. has_codes: True for codes such as UN55KU6300."""
 
     source: str
     tokens: Sequence[Token]
@@ -107,8 +111,9 @@ def amounts_of(
 ) -> Text:
     """Reads the amounts of a text.
 
-    grouped: True if a lone point separates thousands, as in whole numbers. field: the field's unit,
-    whose names in pint are known as well. language: of the field.
+    grouped: True if a single point separates thousands, as in whole numbers.
+    field: the field's unit, whose names in pint are known as well.
+    language: the language of the field.
     """
     lexer = _Lexer(source, field, language)
     lexemes = list(lexer.lexemes())
@@ -130,9 +135,10 @@ def _amount(
     money = [lexemes[at].codes for at in match.starts("before")]
     money += [behind.codes] if behind else []
     money += [()] if match["unknown"] else []
-    codes = tuple(code for code in money[0] if all(code in one for one in money)) if money else None
+    shared = set[str]().union(*money).intersection(*money)
+    codes = tuple(filter(shared.__contains__, money[0])) if money else None
     size = factor.size if factor else 1
-    # With a factor a lone point is the decimal sign, and with money it separates thousands.
+    # A single point is the decimal sign beside a factor, and separates thousands in money.
     is_grouped = size == 1 and (grouped or codes is not None or bool(match["no_cents"]))
     digits = lexer.tokens[number.first].text
     signs = cldr.separators(lexer.language) if lexer.language else None
@@ -144,9 +150,9 @@ def _amount(
     units = unit.units if unit else None
     if units and below:
         units = tuple(
-            (over / under, max(rank, other))
-            for over, rank in units
-            for under, other in below.units or ()
+            (over / under, max(rank_over, rank_below))
+            for over, rank_over in units
+            for under, rank_below in below.units or ()
         )
     end = lexemes[match.end() - 1].end
     name = unit or behind
@@ -165,7 +171,7 @@ def _amount(
 
 
 class _Lexer:
-    """Cuts a text into lexemes. kinds: of those so far, one letter each."""
+    """Cuts a text into lexemes. kinds: the kinds of the lexemes so far, a letter each."""
 
     def __init__(self, source: str, field: FieldUnit | None, language: str | None) -> None:
         self.source, self.tokens, self.kinds = source, tokens_of(source), ""
@@ -209,7 +215,7 @@ class _Lexer:
         return Lexeme("n", at, at + 1)
 
     def _proper(self, at: int) -> Decimal | None:
-        """The value of a usual fraction in lowest terms, which is no part of "3/4/21"."""
+        """The value of a usual fraction in lowest terms; None within "3/4/21"."""
         top, slash, bottom, behind = (self.text(at + n, at + n + 1) for n in range(4))
         is_pair = slash in ("/", "⁄") and top.isdigit() and bottom.isdigit()
         if not is_pair or behind in ("/", "⁄") or self.text(at - 1, at) == "/":
@@ -237,7 +243,7 @@ class _Lexer:
         return Lexeme(kind, at, at + 1)
 
     def _is_minus(self, at: int) -> bool:
-        """True for a minus: it touches the number or its currency, and no word or number before."""
+        """True for a minus: a sign at the number or its currency, apart from what precedes it."""
         token, *behind = self.tokens[at : at + 2]
         if not behind or token.kind == "word":
             is_word = token.text.casefold() in MINUS

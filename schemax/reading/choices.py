@@ -1,4 +1,4 @@
-"""Finds the one of several choices that a text names, up to case, spaces and spelling."""
+"""Finds the choice that a text names, up to case, spaces and spelling."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
+import regex
 from rapidfuzz import fuzz, process
 
 from schemax.reading import Reading, noted
-from schemax.reading.absence import NEGATIONS
-from schemax.reading.folding import bare, folded, loose
-from schemax.reading.likeness import reads_alike
+from schemax.reading.booleans import NEGATIONS
+from schemax.reading.folding import bare, folded, loose, reads_alike
 from schemax.reading.tokens import is_glued, tokens_of, value_of
 
 LEAST_ALIKE = 85.0
 """The least similarity, 0 to 100, of a text to a choice that reads alike word by word."""
 
-# Words beside a choice that say that another is meant.
+# Words beside a choice that lead to another choice.
 _ELSEWHERE = frozenset({"or", "/", "zero"})
-# Signs that join the letters around them to one word, and signs that belong to none.
-_JOINING = frozenset("-‐‑'’")
+# A word, over kinds of tokens: w a word or number, s a sign, "," punctuation, " " a gap. Hyphens
+# and apostrophes join the tokens around them.
+_WORD = regex.compile(
+    r"""
+    (?P<part> (?<![^ ])- )? (?P<part> w ) (?: ['-]? (?P<part> w ) )* (?P<part> [+-](?!w) )*
+  | (?P<part> (?<=[^ ])\+ | \+(?!w) | s )
+    """,
+    regex.VERBOSE,
+)
 _PUNCTUATION = frozenset("-‐‑–—'’&.,;:!?\"“”„()[]{}")
 
 
@@ -35,7 +42,7 @@ class Choices:
         self.read = lru_cache(maxsize=4096)(self._read)
 
     def _read(self, text: str) -> Reading:
-        """Reads the choice that a text names, by the first of these rules that finds any:
+        """Reads the choice that a text names, by the first of these rules that finds a choice:
 
         equality; the same letters, numbers and signs; the words of the choice within the text, if
         the text has no negation; the greatest similarity, from `LEAST_ALIKE` on, with the same
@@ -113,33 +120,17 @@ def words_of_choice(text: str) -> list[str]:
     Numbers are in plain digits; a sign leads a number, or ends a word: A+.
     """
     tokens = tokens_of(folded(text, loose))
-    words: list[str] = []
-    is_joined = False  # the next token goes on with the last word
     is_alone = [token.kind for token in tokens] in (["number"], ["sign", "number"])
+    kinds, pieces = "", []
     for place, token in enumerate(tokens):
-        behind = tokens[place + 1] if place + 1 < len(tokens) else None
-        goes_on = behind is not None and is_glued(token, behind) and behind.kind != "sign"
-        if token.kind != "sign":
-            piece = _number(token.text, is_alone) if token.kind == "number" else token.text
-            if is_joined:
-                words[-1] += piece
-            elif piece != "and":
-                words.append(piece)
-            is_joined = goes_on and piece != "and"
-        elif is_joined_before := place > 0 and is_glued(tokens[place - 1], token):
-            is_end = token.text in "+-" and not goes_on and words
-            if is_end:
-                words[-1] += token.text
-            elif token.text not in _PUNCTUATION:
-                words.append(token.text)
-            is_joined = bool(is_joined_before and goes_on and token.text in _JOINING and words)
-        elif token.text in "+-" and goes_on:
-            words += ["-"] if token.text == "-" else []
-            is_joined = token.text == "-"
-        elif token.text not in _PUNCTUATION:
-            words.append(token.text)
-            is_joined = False
-    return words
+        if place and not is_glued(tokens[place - 1], token):
+            kinds, pieces = f"{kinds} ", [*pieces, ""]
+        sign = token.text if token.text in "+-'" else "," if token.text in _PUNCTUATION else "s"
+        kinds += sign if token.kind == "sign" else "w"
+        pieces.append(_number(token.text, is_alone) if token.kind == "number" else token.text)
+    matches = _WORD.finditer(kinds)
+    words = ("".join(pieces[at] for at in match.starts("part")) for match in matches)
+    return [word for word in words if word != "and"]
 
 
 def _number(text: str, is_alone: bool) -> str:

@@ -1,4 +1,4 @@
-"""What the world calls things: units, money, factors, months, countries, out of Unicode's CLDR.
+"""Names out of Unicode's CLDR: units, money, factors, months, countries.
 
 Babel carries the data. Each function loads what it needs on first use and keeps it. Names are
 looked up in `LANGUAGES`, and first of all in the language of the field, if it names one.
@@ -52,7 +52,7 @@ def folded_name(text: str) -> str:
 
 
 def check_language(name: object) -> None:
-    """Raises ValueError for anything that CLDR has no data for."""
+    """Raises ValueError for a language without data in CLDR."""
     from babel import localedata
 
     known = localedata.locale_identifiers()
@@ -111,7 +111,7 @@ def order_of_dates(language: str) -> str:
 
 @cache
 def units(language: str | None) -> tuple[Mapping[str, dict[str, int]], Mapping[str, set[str]]]:
-    """pint's units by name, each with its language's rank; and the cases that a name is written in.
+    """pint's units by name, with their languages' ranks; and the spellings of a name by case.
 
     A name may have several units. The rank of the field's language, or English, is 0. The unit ""
     stands for one that CLDR names and pint does not know.
@@ -150,7 +150,7 @@ def _units_of(name: str) -> tuple[tuple[str, str], ...]:
 
 
 def pint_name(identity: str) -> str:
-    """pint's name of CLDR's unit, "speed-kilometer-per-hour"; "" for one that pint lacks."""
+    """pint's name of CLDR's unit, "speed-kilometer-per-hour"; "" if pint lacks the unit."""
     name = identity.partition("-")[2]
     if name in _OTHERS or name.endswith(("-jp", "-person", "-metric")):
         return ""
@@ -163,7 +163,7 @@ def pint_name(identity: str) -> str:
 
 @cache
 def factors(language: str | None) -> Mapping[str, tuple[int, ...]]:
-    """Powers of ten by name, "mio" and "lakh"; several where languages disagree, English first.
+    """Powers of ten by name, "mio" and "lakh"; several if languages disagree, English first.
 
     Names of up to two letters count as CLDR spells them, so that "CR" is no crore; others are in
     lower case.
@@ -239,7 +239,7 @@ def per_words(language: str | None) -> frozenset[str]:
 
 @cache
 def conjunctions(_: None = None) -> frozenset[str]:
-    """The words between the last two items of a list, but for English: "und", "y"."""
+    """The words between the last two items of a list in other languages: "und", "y"."""
     names = (name for name in LANGUAGES if not name.startswith("en"))
     lists = (locale(name)["list_patterns"]["standard"] for name in names)
     texts = {text for patterns in lists for text in (patterns["end"], patterns["2"])}

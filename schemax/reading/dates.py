@@ -6,7 +6,7 @@
 CLDR names the months, the days of the week and the words between. In dates of numbers alone, four
 digits at the front are the year; otherwise the field's language says whether the day or the month
 comes first. Without a language the month comes first between slashes, unless there is no such
-month, and the note says so. Of zones, offsets and UTC are read, since names mean several.
+month, and the note says so. Zones are offsets or UTC: a zone's name may mean several zones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,20 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.,]+\s?(?:[Zz]|[-+][\d:]+)?)?")
 _DIGIT = re.compile(r"\d")
 # English and French have words within dates that CLDR's formats lack.
 _WITHIN = frozenset({"of", "st", "nd", "rd", "th", "er", "º", "ª"})
-_MARKS = frozenset(",./-")
+# The kinds of lexemes: numbers of 1, 2, 4 (y) and 8 digits, the name of a month (M), a mark as
+# itself, and all else (x). Words within dates are left out.
+_KINDS = {1: "1", 2: "2", 4: "y", 8: "8"}
+_DATE = regex.compile(
+    r"""
+    (?P<year>y) (?P<gap>[.,/-]*) (?P<month>[12]) (?P=gap) (?P<day>[12])
+  | (?P<year>y) [.,/-]* (?P<month>M) [.,/-]* (?P<day>[12])
+  | (?P<day>[12]) [.,/-]* (?P<month>M) [.,/-]* (?P<year>y)
+  | (?P<month>M) [.,/-]* (?P<day>[12]) [.,/-]* (?P<year>y)
+  | (?P<first>[12]) (?P<mark>[.,/-]) (?P<second>[12]) (?P=mark) (?P<third>[2y])
+  | (?P<compact>8)
+    """,
+    regex.VERBOSE,
+)
 _CLOCK = regex.compile(
     r"(?P<hour>\d{1,2})(?:\.(?P<minute>\d\d)|:(?P<minute>\d{1,2})"
     r"(?::(?P<second>\d{1,2}(?:[.,]\d{1,6})?))?)?"
@@ -44,11 +57,11 @@ _LONGEST = 300
 _PIVOT = 50
 
 
-class _Part(NamedTuple):
-    """A number or the name of a month: tokens `first` up to `end`. digits: 0 for a name."""
+class _Lexeme(NamedTuple):
+    """Tokens `first` up to `end`, which are of one kind. value: of a number or month."""
 
+    kind: str
     value: int
-    digits: int
     first: int
     end: int
 
@@ -86,13 +99,13 @@ def read_date(text: str, with_time: bool, language: str | None = None) -> Readin
     inside = {place for each in dates for place in range(each.first, each.end)}
     clocks = list(_times_in(text, tokens, language, inside))
     inside |= {place for _, first, end in clocks for place in range(first, end)}
-    rest = [token for place, token in enumerate(tokens) if place not in inside]
-    for token in rest:
+    beside = [token for place, token in enumerate(tokens) if place not in inside]
+    for token in beside:
         if _is_stated(token, language):
             raise ValueError(f'"{token.text}" beside the date is not understood; it may be a range')
     if len({clock for clock, _, _ in clocks}) > 1:
         raise ValueError("states several times; the field takes one")
-    words = [token.text for token in rest if token.kind == "word"]
+    words = [token.text for token in beside if token.kind == "word"]
     unread = f'"{" ".join(words)}" is not read' if words else None
     if not with_time:
         return noted(text, day.isoformat(), doubt, "without the time" if clocks else None, unread)
@@ -111,7 +124,7 @@ def _iso(text: str) -> datetime | None:
 
 
 def _is_stated(token: Token, language: str | None) -> bool:
-    """True for what may be of a date or a time: numbers, number words, "noon", "BC"."""
+    """True for a token that may belong to a date or time: numbers, number words, "noon", "BC"."""
     word = cldr.folded_name(token.text).casefold()
     is_word = token.kind == "word" and word not in cldr.words_of_dates(language)
     halves = cldr.halves_of_days(language) if len(word) > 1 else ()
@@ -128,117 +141,101 @@ def _is_stated(token: Token, language: str | None) -> bool:
 
 def dates_in(tokens: Sequence[Token], language: str | None = None) -> Iterator[Found]:
     """Yields the dates among tokens, in order."""
-    parts = list(_parts(tokens, language))
+    lexemes = list(_lexemes(tokens, language))
+    kinds = "".join(lexeme.kind for lexeme in lexemes)
     at = 0
-    while at < len(parts):
-        triple = parts[at : at + 3]
-        stated = _date(tokens, triple, language) if len(triple) == 3 else None
-        stated = stated or _compact(parts[at])
+    while match := _DATE.search(kinds, at):
+        stated = _date(lexemes, match, language)
+        at = match.start() + 1 if stated is None else match.end()
         if stated is not None:
             yield stated
-        end = stated.end if stated is not None else 0
-        at += max(1, sum(part.first < end for part in triple))
 
 
-def _parts(tokens: Sequence[Token], language: str | None) -> Iterator[_Part]:
-    months = cldr.months(language)
-    at = 0
+def _lexemes(tokens: Sequence[Token], language: str | None) -> Iterator[_Lexeme]:
+    months, within = cldr.months(language), cldr.words_of_dates(language) | _WITHIN
+    at = end = 0
     while at < len(tokens):
         for end in (at + 2, at + 1):
-            name = "".join(token.text for token in tokens[at:end])
-            spaced = " ".join(token.text for token in tokens[at:end])
-            month = months.get(cldr.folded_name(name).casefold()) or months.get(spaced.casefold())
+            words = [token.text for token in tokens[at:end]]
+            name = cldr.folded_name("".join(words)).casefold()
+            month = months.get(name) or months.get(" ".join(words).casefold())
             if month and end <= len(tokens):
-                yield _Part(month, 0, at, end)
-                at = end
+                yield _Lexeme("M", month, at, end)
                 break
         else:
+            text = tokens[at].text
             if tokens[at].kind == "number":
-                for digits in re.split(r"[./-]", in_ascii(tokens[at].text)):
-                    if digits.isdigit():
-                        yield _Part(int(digits), len(digits), at, at + 1)
-            at += 1
+                for place, digits in enumerate(re.split(r"[./-]", in_ascii(text))):
+                    if place:
+                        yield _Lexeme(".", 0, at, end)
+                    kind = _KINDS.get(len(digits), "x") if digits.isdigit() else "x"
+                    yield _Lexeme(kind, 0 if kind == "x" else int(digits), at, end)
+            elif text in ",./-":
+                yield _Lexeme(text, 0, at, end)
+            elif within.isdisjoint({text.casefold(), name}):
+                yield _Lexeme("x", 0, at, end)
+        at = end
 
 
-def _compact(part: _Part) -> Found | None:
-    """The date of eight digits, 20210303."""
-    year, month, day = part.value // 10_000, part.value // 100 % 100, part.value % 100
-    is_near = part.digits == 8 and 1900 <= year < 2100
-    return _found(year, month, day, None, part, part) if is_near else None
-
-
-def _date(tokens: Sequence[Token], parts: Sequence[_Part], language: str | None) -> Found | None:
-    first, second, third = parts
-    gaps = [_gap(tokens, first, second, language), _gap(tokens, second, third, language)]
-    if None in gaps or sum(part.digits == 0 for part in parts) > 1:
-        return None
-    doubt = None
-    match [part.digits for part in parts]:
-        case [1 | 2, 0, 4]:
-            day, month, year = first, second, third
-        case [0, 1 | 2, 4]:
-            month, day, year = first, second, third
-        case [4, 0 | 1 | 2, 1 | 2] if second.digits == 0 or gaps[0] == gaps[1]:
-            year, month, day = first, second, third
-        case [1 | 2, 1 | 2, 2 | 4] if gaps[0] == gaps[1] and gaps[0] in _MARKS:
-            order = (
-                cldr.order_of_dates(language) if language else "Mdy" if gaps[0] == "/" else "dMy"
-            )
-            if third.digits == 4:
-                order = "Mdy" if order.find("M") < order.find("d") else "dMy"
-            if order[0] != "y" and max(first.value, second.value) > 12:
-                order = "Mdy" if second.value > 12 else "dMy"
-                if language is None and third.digits == 2 and gaps[0] != ".":
-                    raise ValueError("may begin with the year or the day")
-            elif language is None and first.value != second.value:
-                doubt = "month first" if order == "Mdy" else "day first"
-            parts_by = dict(zip(order, parts, strict=True))
-            year, month, day = parts_by["y"], parts_by["M"], parts_by["d"]
-        case _:
-            return None
-    if year.digits == 2:
-        if year.value >= _PIVOT:
-            raise ValueError(f'"{year.value}" may be the year 19{year.value} or 20{year.value}')
-        year = year._replace(value=2000 + year.value)
-        doubt = "; ".join(filter(None, (doubt, f"the year {year.value}")))
-    return _found(year.value, month.value, day.value, doubt, first, third)
-
-
-def _found(
-    year: int, month: int, day: int, doubt: str | None, first: _Part, last: _Part
+def _date(
+    lexemes: Sequence[_Lexeme], match: regex.Match[str], language: str | None
 ) -> Found | None:
-    if not 1000 <= year <= 2200:  # of another calendar
-        return None
+    """The date of a match of the grammar; None for a month or day that does not exist."""
+    parts = {name: lexemes[match.start(name)] for name, kind in match.groupdict().items() if kind}
+    doubt = None
+    if match["mark"]:
+        order, doubt = _order(parts["first"], parts["second"], match, language)
+        names = {"y": "year", "M": "month", "d": "day"}
+        for letter, place in zip(order, ("first", "second", "third"), strict=True):
+            parts[names[letter]] = parts[place]
+    if match["compact"]:
+        year, month = divmod(parts["compact"].value // 100, 100)
+        day = parts["compact"].value % 100
+    else:
+        year, month, day = (parts[name].value for name in ("year", "month", "day"))
+        if parts["year"].kind == "2":
+            if year >= _PIVOT:
+                raise ValueError(f'"{year}" may be the year 19{year} or 20{year}')
+            year += 2000
+            doubt = "; ".join(filter(None, (doubt, f"the year {year}")))
+    # Other years are of other calendars, or of no date.
+    least, most = (1900, 2099) if match["compact"] else (1000, 2200)
     try:
-        return Found(date(year, month, day), doubt, first.first, last.end)
+        day_of_year = date(year, month, day) if least <= year <= most else None
     except ValueError:
         return None
+    first, end = lexemes[match.start()].first, lexemes[match.end() - 1].end
+    return None if day_of_year is None else Found(day_of_year, doubt, first, end)
 
 
-def _gap(tokens: Sequence[Token], left: _Part, right: _Part, language: str | None) -> str | None:
-    """What stands between two parts, words left out; None for what belongs to no date."""
-    if left.first == right.first:  # in one token: 03.04.2021
-        return "."
-    between = tokens[left.end : right.first]
-    known = (cldr.words_of_dates(language), _WITHIN, _MARKS)
-    names = ({token.text.casefold(), cldr.folded_name(token.text).casefold()} for token in between)
-    if any(all(words.isdisjoint(spelt) for words in known) for spelt in names):
-        return None
-    return "".join(token.text for token in between if token.text in _MARKS)
+def _order(
+    first: _Lexeme, second: _Lexeme, match: regex.Match[str], language: str | None
+) -> tuple[str, str | None]:
+    """The order of year, month and day in digits alone, "dMy", and the doubt about it."""
+    order = "Mdy" if match["mark"] == "/" else "dMy"
+    order = cldr.order_of_dates(language) if language else order
+    if match["third"] == "y":
+        order = "Mdy" if order.find("M") < order.find("d") else "dMy"
+    if order[0] != "y" and max(first.value, second.value) > 12:
+        if language is None and match["third"] == "2" and match["mark"] != ".":
+            raise ValueError("may begin with the year or the day")
+        return "Mdy" if second.value > 12 else "dMy", None
+    is_doubtful = language is None and first.value != second.value
+    return order, ("month first" if order == "Mdy" else "day first") if is_doubtful else None
 
 
 # --- times ----------------------------------------------------------------------------------
 
 
 def _times_in(
-    text: str, tokens: Sequence[Token], language: str | None, taken: set[int]
+    text: str, tokens: Sequence[Token], language: str | None, inside: set[int]
 ) -> Iterator[tuple[time, int, int]]:
     """Yields times of the day with their places, zones included."""
     ends = {token.end: place for place, token in enumerate(tokens, 1)}
     end = 0
     for at, token in enumerate(tokens):
         clock = _CLOCK.match(text, token.start)
-        if at < end or at in taken or clock is None or clock.end() not in ends:
+        if at < end or at in inside or clock is None or clock.end() not in ends:
             continue
         is_afternoon, last = _half_of_day(tokens, ends[clock.end()], language)
         if is_afternoon is None and ":" not in clock[0]:

@@ -1,4 +1,7 @@
-"""Folding: texts without differences that readers ignore, and the places in the original."""
+"""Folding: texts without differences that readers ignore, and the places in the original.
+
+Texts read alike if their folded words, numbers and signs are equal, but for plurals and slips.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 
 import regex
+from rapidfuzz.distance import OSA
 
 MOST_OCCURRENCES = 1000
 """The most occurrences of a text that are examined."""
@@ -30,7 +34,7 @@ _UNWRITTEN = regex.compile(r"[\p{Cf}\u0640[\p{Mn}&&[\p{scx=Arabic}\p{scx=Hebrew}
 
 @lru_cache(maxsize=8192)
 def loose(unit: str) -> str:
-    """A unit without case, typographic variants and what is not seen; white space as " "."""
+    """A unit without case, typographic variants and invisible signs; white space as " "."""
     text = unicodedata.normalize("NFKC", unit.translate(_ALIKE)).casefold()
     text = unicodedata.normalize("NFKC", text).replace("i\u0307", "i").translate(_ALIKE)
     if text.isspace():
@@ -63,7 +67,6 @@ def folded(text: str, fold: Callable[[str], str]) -> str:
     return "".join(map(fold, units_of(text)))
 
 
-@lru_cache(maxsize=8192)
 def is_mark(char: str) -> bool:
     """True for a mark that combines with the character before it: accents, vowels of Hangul."""
     return unicodedata.category(char)[0] == "M" or "\u1160" <= char <= "\u11ff"
@@ -114,3 +117,52 @@ class Folded:
             places += [place] * len(piece)
             at = place[1]
         return places
+
+
+# Shorter words differ in meaning, and are not misspelt: black and back, green and greek.
+_LONG = 6
+
+
+def reads_alike(value: str, piece: str) -> bool:
+    """True if two texts read the same word by word."""
+    if numbers_in(value) != numbers_in(piece):
+        return False
+    wanted, stated = words_of(value), words_of(piece)
+    if len(wanted) != len(stated):  # one word here, several there
+        return _is_plural("".join(wanted), "".join(stated))
+    return all(
+        first == second or _is_plural(first, second) or _is_slip(first, second)
+        for first, second in zip(wanted, stated, strict=True)
+    )
+
+
+def _is_plural(first: str, second: str) -> bool:
+    singular, plural = sorted((first, second), key=len)
+    return plural in (singular + "s", singular + "es")
+
+
+def _is_slip(first: str, second: str) -> bool:
+    """True for one insertion, deletion, substitution or transposition in a long word."""
+    # The first letter is hardly ever wrong, and tells caffeinated from decaffeinated.
+    is_word = min(len(first), len(second)) >= _LONG and first[0] == second[0]
+    is_code = any(map(str.isdigit, first + second))
+    return is_word and not is_code and OSA.distance(first, second, score_cutoff=1) <= 1
+
+
+# A number with its minus, or a grade with its sign: -5, A-.
+_NUMBER = re.compile(r"(?:(?<![\w)\]/,-])-)?\d+(?:[.,]\d+)*|(?<!\w)[^\W\d]{1,2}[-+](?![^\s,;.)])")
+_THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
+_SEPARATORS = re.compile(r"[\s\-/,.;:|()\[\]]+")
+
+
+def numbers_in(text: str) -> list[str]:
+    """The numbers in a text, without thousands separators, and its grades that end in a sign."""
+    if text.replace(" ", "").isalpha():
+        return []
+    return [_THOUSANDS.sub("", number) for number in _NUMBER.findall(folded(text, loose))]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, without "and", which other texts write as "&", "+" or ","."""
+    words = (folded(word, bare) for word in _SEPARATORS.split(folded(text, loose)))
+    return [word for word in words if word not in ("", "and", "+")]

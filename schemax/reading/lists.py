@@ -21,8 +21,8 @@ _YEAR = re.compile(r",\s+\d{4}(?!\d)")
 def items_in(text: str) -> list[str]:
     """Splits a text at line breaks, ";", "|", " / " and bullets; without any, at commas.
 
-    What stands in brackets, a number (12,50) and a date (May 5, 2024) stay whole. Behind commas,
-    the last item is also split at "and". Any other text is one item.
+    Brackets, numbers (12,50) and dates (May 5, 2024) stay whole. Behind commas, the last item is
+    also split at "and". A text without separators is a single item.
     """
     text = text.strip()
     if "\n" in text:

@@ -62,7 +62,7 @@ _SHIFTS = {
 class MarkedUp(str):
     """A text with HTML; as a str, the source.
 
-    plain: the visible text. _places: where each of its characters begins and ends in the source.
+    plain: the visible text. _places: the start and end in the source of each of its characters.
     """
 
     plain: str
@@ -82,7 +82,7 @@ class MarkedUp(str):
 
 
 def plain_text(text: str) -> str:
-    """The text without HTML, where HTML was recognised."""
+    """The visible text if HTML was recognised, else the text itself."""
     return text.plain if isinstance(text, MarkedUp) else text
 
 

@@ -19,7 +19,7 @@ _VULGAR = re.compile("[¼-¾⅐-⅞]")
 _FRACTION = re.compile(r"(?:\d+[\s-])?\d+\s?[/⁄]\s?\d+")
 # A unit in brackets before a number.
 _HEAD = re.compile(r"\(([^()\d]{1,12})\)[\s:|=.−-]*$")
-# Marks a phrase whose last word is not understood.
+# Begins a phrase whose last word is not understood.
 _UNREAD = "?"
 # The characters around a number that may belong to its amount.
 _BEFORE, _BEHIND = 24, 60
@@ -99,12 +99,13 @@ def _stated(text: str, document: str, unit: str, language: str | None) -> Iterat
         if (amount.units is None and amount.codes is None) or (field.is_money and not amount.codes):
             yield _of_bare(around, at, document[max(0, start - _BEFORE) : start], field, language)
             continue
-        # Of other amounts than temperatures a hyphen is a bullet.
+        # Only temperatures are negative: other hyphens are bullets.
         is_negative = amount.value < 0 and field.is_temperature
         first = amount.at if amount.value < 0 and not is_negative else amount.first
         try:
-            said = next(statements(around, field, at))
-            end_of_amount, is_own = said.end, said.parts == 1 and said.unit == field.unit
+            statement = next(statements(around, field, at))
+            is_own = statement.parts == 1 and statement.unit == field.unit
+            end_of_amount = statement.end
         except ValueError:
             end_of_amount, is_own = amount.end, False
         phrase = around.source[around.tokens[first].start : around.tokens[end_of_amount - 1].end]
@@ -112,9 +113,10 @@ def _stated(text: str, document: str, unit: str, language: str | None) -> Iterat
 
 
 def _of_bare(around: Text, at: int, before: str, field: FieldUnit, language: str | None) -> str:
-    """The phrase of a number without a unit behind it: with that of a column's head, "Weight (g):".
+    """The phrase of a number without a unit behind it.
 
-    Otherwise the word behind it that is no unit, behind `_UNREAD`; "" without any.
+    A column's head gives the unit: "Weight (g):". Otherwise the phrase is `_UNREAD` with the word
+    behind the number, which is no unit; "" without such a word.
     """
     amount = around.amounts[at]
     number = around.tokens[amount.at]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from schemax.reading.absence import NEGATIONS
+from schemax.reading.booleans import NEGATIONS
 
 LANGUAGES = ("en", "de", "fr", "es", "pt", "it", "nl")
 """Languages that are read where a field names none."""
@@ -47,11 +47,11 @@ def in_digits(text: str, language: str | None) -> tuple[str, str] | None:
     for name in _languages(language):
         # Commas separate thousands from hundreds in English.
         written = _in_digits(_COMMA.sub("", text), name)
-        rest = len(_DIGITS.sub("", written))
-        if _NUMBER.search(written) and rest <= least:
-            readings = readings if rest == least else {}
+        left = len(_DIGITS.sub("", written))
+        if _NUMBER.search(written) and left <= least:
+            readings = readings if left == least else {}
             readings.setdefault(written, name)
-            least = rest
+            least = left
     if len(readings) > 1:
         raise ValueError(f"may mean {' or '.join(sorted(readings))}, in different languages")
     return next(iter(readings.items()), None)

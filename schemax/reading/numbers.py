@@ -1,7 +1,7 @@
 """Reads the one amount that a text states, in the field's unit.
 
-The whole text must be understood. What is left over beside the amount and could change it is an
-error that names it: a second number, a minus, a word that may be a unit.
+The whole text must be understood. A second number, a minus or a word that may be a unit is an error
+that names it, since it may change the amount.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from schemax.reading import Reading, cldr, noted
-from schemax.reading.absence import NEGATIONS, says_no_value
 from schemax.reading.amounts import DASHES, Amount, Text, amounts_of
+from schemax.reading.booleans import NEGATIONS, says_no_value
 from schemax.reading.number_words import FRACTIONS, in_digits, is_number_word
 from schemax.reading.tokens import Token, in_ascii, is_glued
 from schemax.reading.units import (
@@ -36,8 +36,8 @@ _LONGEST = 300
 _CLOSING = frozenset(")]}.,;:!?\"'…»”’|/+~")
 # Signs that may precede a number, which is no money then.
 _OPENING = frozenset("([{:=~≈<>≤≥\"'“„«,;|+-–—")
-# What may be a minus: "- 5", "–5", "5-", "($5)". Between the number and the hyphen may stand what
-# is not known as a currency: "-Rs 5".
+# A possible minus: "- 5", "–5", "5-", "($5)". An unknown currency may stand between the hyphen and
+# the number: "-Rs 5".
 _DASH = f"[{re.escape(''.join(DASHES))}]"
 _DASH_BEFORE = re.compile(rf"(?:^|[(\[:=~≈<>≤≥-])\s*{_DASH}\s*(?:[^\W\d_]+|\S)?\s*$")
 _DASH_BEHIND = re.compile(rf"\s*{_DASH}\s*(?:$|[)\];,])")
@@ -48,13 +48,14 @@ _OPENED, _CLOSED = re.compile(r"[\W_]*\([^\w()]*"), re.compile(r"[\s)]*")
 
 @lru_cache(maxsize=65_536)
 def read_number(text: str, whole: bool, unit: str | None, language: str | None = None) -> Reading:
-    """Reads the number that a text states, as a text for Pydantic; a text without one unchanged.
+    """Reads the number that a text states, as a text for Pydantic; keeps a text without a number.
 
-    whole: True if the field takes whole numbers only. unit: of the field, and of a number without a
-    unit. language: of the text, by its CLDR name; None if unknown.
+    whole: True if the field takes whole numbers only.
+    unit: the unit of the field, and of a number without a unit.
+    language: the language of the text, by its CLDR name; None if unknown.
 
     Raises ValueError for several numbers, for a unit that does not convert to the field's, and for
-    what stands beside a number and is not understood.
+    a word or sign beside the number that is not understood.
     """
     ascii_text = in_ascii(text)
     if len(text) > _LONGEST:
@@ -72,17 +73,17 @@ def read_number(text: str, whole: bool, unit: str | None, language: str | None =
     stated = amounts_of(words[0] if words else text, whole, field, language)
     if not stated.amounts:
         return Reading(text)
-    said, value, reasons = _one_statement(stated, field)
-    unread = _unread(stated, said, field, language)
+    statement, value, reasons = _one_statement(stated, field)
+    unread = _unread(stated, statement, field, language)
     if words:
-        _check_words(stated, said, field, words[1] == "en", unread[1])
+        _check_words(stated, statement, field, words[1] == "en", unread[1])
         reasons.insert(0, "number words" if words[1] == "en" else f"number words, {words[1]}")
-    if whole and value != said.amount.value:
+    if whole and value != statement.amount.value:
         value = Decimal(round(value))
     if _LITERAL.fullmatch(text) and Decimal(text) == value:
         return Reading(plain(value))
     reasons += [f'"{words}" is not read' for words in unread if words]
-    return noted(text, plain(value), *said.amount.reasons, *reasons)
+    return noted(text, plain(value), *statement.amount.reasons, *reasons)
 
 
 def plain(value: Decimal) -> str:
@@ -95,10 +96,10 @@ def plain(value: Decimal) -> str:
 
 
 class Statement(NamedTuple):
-    """What one or more amounts say together: "5 ft 11 in".
+    """The sum of the amounts that are its parts: "5 ft 11 in".
 
-    amount: the first part; total: in the field's unit; unit: of the last part, None for a bare
-    number; parts: how many; end: the place behind the last.
+    amount: the first part. total: the sum in the field's unit. parts: the number of parts.
+    unit: the unit of the last part; None for a bare number. end: the place behind the last part.
     """
 
     amount: Amount
@@ -109,78 +110,81 @@ class Statement(NamedTuple):
 
 
 def _one_statement(text: Text, field: FieldUnit | None) -> tuple[Statement, Decimal, list[str]]:
-    """What a text states, its value in the field's unit, and how it was read.
+    """The statement of a text, its value in the field's unit, and notes on the reading.
 
-    Several amounts are one statement if they are its parts (5 ft 11 in), or all say the same: 55
+    Several amounts are one statement if they are its parts (5 ft 11 in), or if they are equal: 55
     inch (140 cm). Raises ValueError for other amounts.
     """
     first, unit = text.amounts[0], field
     if field is None and len(text.amounts) > 1 and first.units:
         unit = field_unit(str(first.units[0][0]))  # the amounts may still say the same
     if unit is not None:
-        said = _agreeing(text, unit)
+        statement = _agreeing(text, unit)
     elif len(text.amounts) > 1:
         raise _several(text)
     else:
-        said = Statement(first, first.value, None, 1, first.end)
+        statement = Statement(first, first.value, None, 1, first.end)
     if field is None:
-        if said.parts > 1:
+        if statement.parts > 1:
             raise _several(text)
         is_unit = first.units is not None and first.codes is None
         reason = f'"{first.name}" is a unit, and the field has none' if is_unit else None
-        return said, first.value, [reason] if reason else []
-    if said.parts > 1:
-        reasons = [f"sum of {said.parts} parts in {field.name}"]
-        return said, field.rounded(said.total, 5), reasons
-    if said.unit in (None, field.unit):
-        codes = said.amount.codes
+        return statement, first.value, [reason] if reason else []
+    if statement.parts > 1:
+        reasons = [f"sum of {statement.parts} parts in {field.name}"]
+        return statement, field.rounded(statement.total, 5), reasons
+    if statement.unit in (None, field.unit):
+        codes = statement.amount.codes
         is_doubtful = codes and codes[0] != field.unit
-        return said, said.total, ["the sign stands for several currencies"] if is_doubtful else []
-    value = field.rounded(said.total, said.amount.digits)
-    return said, value, [f"{said.unit} in {field.name}"]
+        reasons = ["the sign stands for several currencies"] if is_doubtful else []
+        return statement, statement.total, reasons
+    value = field.rounded(statement.total, statement.amount.digits)
+    return statement, value, [f"{statement.unit} in {field.name}"]
 
 
 def _agreeing(text: Text, field: FieldUnit) -> Statement:
-    """The statement in the field's unit, or the first, of a text whose statements are all equal up
-    to rounding. Raises ValueError for any other text."""
+    """The statement in the field's unit, else the first, if all are equal up to rounding.
+
+    Raises ValueError for different statements.
+    """
     try:
-        said = list(statements(text, field))
+        alike = list(statements(text, field))
     except ValueError:
         if len(text.amounts) == 1:
             raise
         raise _several(text) from None
-    first = said[0]
-    for each in said:
+    first = alike[0]
+    for each in alike:
         is_alike = (each.unit is None) == (first.unit is None)
         if not is_alike or abs(each.total - first.total) > _ROUNDED * abs(first.total):
             raise _several(text)
-    return next((each for each in said if each.unit == field.unit), first)
+    return next((each for each in alike if each.unit == field.unit), first)
 
 
 def statements(text: Text, field: FieldUnit, begin: int = 0) -> Iterator[Statement]:
-    """Yields what the amounts of a text say, with parts added up. begin: of the first amount.
+    """Yields the statements of a text, parts added up. begin: the number of the first amount.
 
     Raises ValueError for a unit that does not convert to the field's.
     """
-    said: Statement | None = None
+    statement: Statement | None = None
     for amount in text.amounts[begin:]:
-        part = said and _part(text, said, amount, field)
-        if said and part:
+        part = statement and _part(text, statement, amount, field)
+        if statement and part:
             exact = field.exact(amount.value, part)
-            total = said.total + (-exact if said.total < 0 else exact)
-            said = Statement(said.amount, total, part, said.parts + 1, amount.end)
+            total = statement.total + (-exact if statement.total < 0 else exact)
+            statement = Statement(statement.amount, total, part, statement.parts + 1, amount.end)
             continue
-        if said:
-            yield said
+        if statement:
+            yield statement
         unit = _unit(amount, field)
         total = amount.value if unit is None else field.exact(amount.value, unit)
-        said = Statement(amount, total, unit, 1, amount.end)
-    if said:
-        yield said
+        statement = Statement(amount, total, unit, 1, amount.end)
+    if statement:
+        yield statement
 
 
 def _unit(amount: Amount, field: FieldUnit) -> Any:
-    """The unit of an amount, or the currency, in a field's sense; None for a bare number.
+    """The unit or currency of an amount, as the field decides; None for a bare number.
 
     Raises ValueError for a unit that does not convert to the field's.
     """
@@ -197,21 +201,23 @@ def _unit(amount: Amount, field: FieldUnit) -> Any:
     return unit
 
 
-def _part(text: Text, said: Statement, amount: Amount, field: FieldUnit) -> Any:
-    """The unit of an amount that is a smaller part of the statement before it, named or not: 6'2,
-    1 h 30. None for any other amount."""
-    between = [token.text.casefold() for token in text.tokens[said.end : amount.first]]
+def _part(text: Text, statement: Statement, amount: Amount, field: FieldUnit) -> Any:
+    """The unit of an amount that is a smaller part of the statement before it: 6'2, 1 h 30.
+
+    None for any other amount.
+    """
+    between = [token.text.casefold() for token in text.tokens[statement.end : amount.first]]
     is_beside = between in ([], [","], ["-"], ["and"]) or (
         len(between) == 1 and between[0] in cldr.conjunctions(None)
     )
-    if said.unit is None or field.is_money or not is_beside or amount.codes is not None:
+    if statement.unit is None or field.is_money or not is_beside or amount.codes is not None:
         return None
-    unit = meant(amount.units or (), field, said.unit)
-    if amount.units is None and str(said.unit) in SMALLER:
+    unit = meant(amount.units or (), field, statement.unit)
+    if amount.units is None and str(statement.unit) in SMALLER:
         is_run = is_glued(text.tokens[amount.at - 1], text.tokens[amount.at])  # 1h30
         is_last = amount.end == len(text.tokens) or text.tokens[amount.end].kind == "sign"
-        unit = field_unit(SMALLER[str(said.unit)]).unit if is_run or is_last else None
-    return unit if unit is not None and is_part(amount.value, unit, said.unit) else None
+        unit = field_unit(SMALLER[str(statement.unit)]).unit if is_run or is_last else None
+    return unit if unit is not None and is_part(amount.value, unit, statement.unit) else None
 
 
 def _several(text: Text) -> ValueError:
@@ -223,24 +229,24 @@ def _several(text: Text) -> ValueError:
 
 
 def _unread(
-    text: Text, said: Statement, field: FieldUnit | None, language: str | None
+    text: Text, statement: Statement, field: FieldUnit | None, language: str | None
 ) -> tuple[str, str]:
-    """The words before and behind an amount, which are not read; "" without any.
+    """The words before and behind an amount, which are not read; "" without words.
 
-    Raises ValueError for what may change the amount.
+    Raises ValueError for a word or sign that may change the amount.
     """
-    amount, tokens = said.amount, text.tokens
+    amount, tokens = statement.amount, text.tokens
     inside = {place for each in text.amounts for place in range(each.first, each.end)}
-    rest = [(place, token) for place, token in enumerate(tokens) if place not in inside]
-    before = [token for place, token in rest if place < amount.first]
-    behind = [token for place, token in rest if place >= said.end]
+    outside = [(place, token) for place, token in enumerate(tokens) if place not in inside]
+    before = [token for place, token in outside if place < amount.first]
+    behind = [token for place, token in outside if place >= statement.end]
     leader = tokens[amount.first - 1] if amount.first else None
-    follower = tokens[said.end] if said.end < len(tokens) else None
-    _check_signs(text, said)
+    follower = tokens[statement.end] if statement.end < len(tokens) else None
+    _check_signs(text, statement)
     name = cldr.folded_name(amount.name).casefold()
     if len(name) > 1 and name in cldr.factors(language) and amount.codes is None:
         raise ValueError(f'"{amount.name}" may be a unit or a factor')
-    is_run = follower is not None and is_glued(tokens[said.end - 1], follower)
+    is_run = follower is not None and is_glued(tokens[statement.end - 1], follower)
     for token in (*before, *behind[is_run:]):
         if token.text in "±^√":
             raise ValueError(f'"{token.text}" beside the number is not understood')
@@ -254,7 +260,7 @@ def _unread(
         raise ValueError(f'"{amount.name or behind[0].text}" goes on with the amount')
     if field is None:
         _check_unitless(text, amount, language)
-    elif said.unit is None:
+    elif statement.unit is None:
         _check_bare(leader, follower, (*before, *behind), field, language)
     if field is not None and field.is_money:
         for token in (*before, *behind):
@@ -269,27 +275,27 @@ def _words_of(text: Text, tokens: Sequence[Token]) -> str:
     return text.source[words[0].start : words[-1].end] if words else ""
 
 
-def _check_signs(text: Text, said: Statement) -> None:
-    """Raises ValueError for what may be a minus: "- 5", "–5", "5-", "($5)"."""
-    before = text.source[: text.tokens[said.amount.first].start]
-    behind = text.source[text.tokens[said.end - 1].end :]
-    if said.amount.value > 0 and _DASH_BEFORE.search(before):
+def _check_signs(text: Text, statement: Statement) -> None:
+    """Raises ValueError for a possible minus: "- 5", "–5", "5-", "($5)"."""
+    before = text.source[: text.tokens[statement.amount.first].start]
+    behind = text.source[text.tokens[statement.end - 1].end :]
+    if statement.amount.value > 0 and _DASH_BEFORE.search(before):
         raise ValueError("begins with a hyphen, which may be a minus")
     if _DASH_BEHIND.match(behind):
         raise ValueError("ends with a hyphen, which may be a minus")
-    is_money = said.amount.codes is not None or any(sign in before for sign in "$€£¥")
+    is_money = statement.amount.codes is not None or any(sign in before for sign in "$€£¥")
     if is_money and _OPENED.fullmatch(before) and _CLOSED.fullmatch(behind):
         raise ValueError("stands in brackets, which may be a minus")
 
 
 def _check_words(
-    text: Text, said: Statement, field: FieldUnit | None, is_english: bool, unread: str
+    text: Text, statement: Statement, field: FieldUnit | None, is_english: bool, unread: str
 ) -> None:
     """Raises ValueError for words around a number in words that may belong to it: "ti million".
 
-    What is behind is a noun in English alone, which text2num knows best.
+    In English, which text2num knows best, a word behind the number is a noun.
     """
-    amount = said.amount
+    amount = statement.amount
     before = text.tokens[amount.first - 1] if amount.first else None
     word = before.text if before is not None and before.kind == "word" else None
     if not is_english:
@@ -302,16 +308,16 @@ def _check_words(
 def _check_bare(
     leader: Token | None,
     follower: Token | None,
-    rest: Sequence[Token],
+    beside: Sequence[Token],
     field: FieldUnit,
     language: str | None,
 ) -> None:
-    """Raises ValueError for what may be the unit of a bare number: "55 pretty", "g: 340"."""
+    """Raises ValueError for a possible unit of a bare number: "55 pretty", "g: 340"."""
     if follower and (follower.kind == "word" or follower.text not in _CLOSING):
         raise ValueError(f'"{follower.text}" behind the number may be a unit')
     if field.is_money and leader and (leader.kind == "word" or leader.text not in _OPENING):
         raise ValueError(f'"{leader.text}" before the number may be a currency')
-    for token in rest:
+    for token in beside:
         units = units_named(token.text, language) or ()
         if any(rank < OTHER_CASE for _, rank in units) and token.text not in _OPENING:
             raise ValueError(f'"{token.text}" may be the unit of the number')

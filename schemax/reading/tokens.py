@@ -1,4 +1,4 @@
-"""Cuts a text once into numbers, words and signs, of which all values are read.
+"""Cuts a text into numbers, words and signs, from which all values are read.
 
 A number keeps its separators: "1.299,00" is one token, whatever it means. A word is a run of
 letters with their marks. Every other character but white space is a sign.
@@ -16,7 +16,7 @@ Kind = Literal["number", "word", "sign"]
 
 _THIN = "\u00a0\u2009\u202f"
 _DIGITS = rf"\p{{Nd}}+(?:[.,_٫٬．，]\p{{Nd}}+|[{_THIN}'’_]\p{{Nd}}{{3}}(?!\p{{Nd}}))*"
-# Plain spaces group digits only where no other reading is likely: of money, with cents, alone.
+# Plain spaces group digits only in money, in numbers with cents, and in a text that is a number.
 _SPACED = r"\p{Nd}{1,3}(?:\ \p{Nd}{3})+(?![\p{Nd}])"
 _GROUPS = rf"""
     {_SPACED}[.,]\p{{Nd}}{{1,2}}(?!\p{{Nd}})|{_SPACED}(?=\s?\p{{Sc}})
@@ -39,7 +39,7 @@ _INVISIBLE = regex.compile("[\u200b\u200e\u200f\u061c\u2066-\u2069\ufeff]")
 _POWER = regex.compile(r"(.*?)\s?[x×·]\s?10(?:\^|\*\*)?([-−⁻+]?[0-9⁰¹²³⁴-⁹]+)")
 # The precision of a double.
 FRACTIONS = Context(prec=15)
-# Of a number that is converted, within the precision of decimals.
+# The most digits of a number, within the precision of decimals.
 _MOST_DIGITS = 25
 
 
@@ -55,9 +55,9 @@ class Token(NamedTuple):
 def tokens_of(text: str) -> list[Token]:
     """The tokens of a text, without white space and invisible characters."""
     return [
-        Token(found.lastgroup, found[0], *found.span())
-        for found in TOKEN.finditer(text)
-        if not (found.lastgroup == "sign" and _INVISIBLE.match(found[0]))
+        Token(match.lastgroup, match[0], *match.span())
+        for match in TOKEN.finditer(text)
+        if not (match.lastgroup == "sign" and _INVISIBLE.match(match[0]))
     ]
 
 
@@ -80,12 +80,13 @@ def in_ascii(text: str) -> str:
 def value_of(
     text: str, grouped: bool = False, signs: tuple[str, str] | None = None
 ) -> tuple[Decimal | None, str | None]:
-    """The value of a number, or None, and how a doubtful separator was taken.
+    """The value of a number, or None, and the reading of a doubtful separator.
 
-    Of "." and ",", the rightmost is the decimal sign and the other separates thousands; a sign that
-    occurs several times separates thousands. A lone sign before exactly three digits is doubtful: a
-    comma separates thousands, and a point does if `grouped`. signs: (decimal, thousands) of the
-    field's language, which decide.
+    The rightmost of "." and "," is the decimal sign, and the other separates thousands; a sign that
+    occurs several times separates thousands. A single sign before exactly three digits is doubtful:
+    a comma separates thousands, and a point does if `grouped`.
+
+    signs: the (decimal, thousands) signs of the field's language, which settle doubts.
     """
     if sum(map(str.isdigit, text)) > _MOST_DIGITS:
         return None, None

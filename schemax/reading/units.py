@@ -11,11 +11,11 @@ from typing import Any
 
 from schemax.reading import cldr
 
-# Spellings of shops that neither CLDR nor pint knows.
+# Spellings that shops use, and neither CLDR nor pint knows.
 _ALSO = {
     **{"sqft": "foot ** 2", "cu ft": "foot ** 3", "gr": "gram", "ml": "milliliter"},
     "ps": "metric_horsepower",
-    # Of food, and of physics.
+    # The calorie of food, and that of physics.
     **dict.fromkeys(("calorie", "calories", "cal"), "kilocalorie or calorie"),
 }
 # The unit of a bare number behind an amount: 6'2, 1 h 30.
@@ -65,7 +65,8 @@ def _parsed(name: str) -> Any | None:
 class FieldUnit:
     """The unit that a field declares.
 
-    name: as declared. unit: pint's, or the code of a currency; None if unknown.
+    name: the name in the declaration.
+    unit: pint's unit, or the code of a currency; None if unknown.
     """
 
     def __init__(self, name: str) -> None:
@@ -80,7 +81,7 @@ class FieldUnit:
 
     @property
     def kind(self) -> object:
-        """What values that convert to each other share."""
+        """The kind of the unit: units of the same kind convert to each other."""
         return self._measure or self.unit
 
     def takes(self, unit: Any) -> bool:
@@ -152,12 +153,12 @@ def units_named(name: str, language: str | None) -> tuple[tuple[Any, int], ...] 
 
 @lru_cache(maxsize=16_384)
 def units_of_pint(name: str) -> tuple[tuple[Any, int], ...]:
-    """The unit that pint has by a name, with a prefix or as a plural: "mAh", "lbs"."""
+    """pint's unit of a name, also with a prefix or as a plural: "mAh", "lbs"."""
     name = cldr.folded_name(name)
     if not name.isalpha() or len(name) > _LONGEST:
         return ()
     parts = _registry().parse_unit_name(name)
-    # Prefixes go with units that have some, and a plural with no letter: "kmph", "cs" are none.
+    # Only some units have prefixes, and letters have no plural: "kmph" and "cs" are no units.
     is_usual = any(
         unit in _PREFIXED if prefix else suffix <= unit[2:] for prefix, unit, suffix in parts
     )
@@ -166,16 +167,17 @@ def units_of_pint(name: str) -> tuple[tuple[Any, int], ...]:
 
 
 def meant(units: Sequence[tuple[Any, int]], field: FieldUnit, larger: Any = None) -> Any | None:
-    """The unit that is meant, of several that have a name; None if none converts to the field's.
+    """The unit that a name means; None if no unit of the name converts to the field's.
 
-    units: with the ranks of their languages. larger: the unit of the part before, as of the hours
-    of "1h 30m". Raises ValueError for several units of the first language.
+    units: the units of the name, with the ranks of their languages.
+    larger: the unit of the part before, hours in "1h 30m".
+    Raises ValueError for several units of the first language.
     """
     fitting = {unit: rank for unit, rank in reversed(units) if field.takes(unit)}
     if larger is not None:
         smaller = sorted((unit for unit in fitting if larger > unit), reverse=True)
         return smaller[0] if smaller else None
-    # A name that neither the field's language nor English has must mean the same in all others.
+    # A name in neither the field's language nor English must mean the same in all languages.
     best = min(fitting.values(), default=0)
     chosen = [unit for unit in fitting if best > cldr.ENGLISH or fitting[unit] == best]
     if field.unit in chosen and best <= cldr.ENGLISH:
@@ -188,13 +190,15 @@ def meant(units: Sequence[tuple[Any, int]], field: FieldUnit, larger: Any = None
 
 
 def _root(unit: Any) -> frozenset[str]:
-    """The unit without prefixes: bytes, of gigabytes."""
+    """The unit without prefixes: bytes for gigabytes."""
     return frozenset(_registry().parse_unit_name(part)[0][1] for part in unit._units)
 
 
 def is_part(value: Decimal, smaller: Any, larger: Any) -> bool:
-    """True for less than one of the larger unit, if so many of the smaller unit are one of it: 12
-    inches a foot, 30.4 days a month; but no 28.35 grams an ounce."""
+    """True for a value below one larger unit, which is a whole number of smaller units.
+
+    12 inches are a foot, but 28.35 grams are an ounce. In time, 30.4 days are a month.
+    """
     if larger.dimensionality != smaller.dimensionality or not larger > smaller:
         return False
     count = Decimal(_registry().Quantity(Decimal(1), larger).to(smaller).magnitude)

@@ -11,8 +11,8 @@ from schemax.io.document_files import MOST_BYTES
 from schemax.io.pdf import page_images
 from schemax.io.readers import decompressed
 from schemax.io.storage import reading, suffixes
-from schemax.reading.file_text import Box, FileText
 from schemax.results import Extraction
+from schemax.results.file_text import Box, FileText
 from schemax.results.list_results import without_items
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
-from schemax.attributes.json_writer import known_declaration
+from schemax.attributes.json_classes import known_declaration
 from schemax.errors import SchemaError
 from schemax.report.images import PageImages
 from schemax.results import Extraction, FieldResult, Span

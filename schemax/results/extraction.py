@@ -16,7 +16,7 @@ from pydantic_core import to_jsonable_python
 from schemax.attributes.classes import dumped
 from schemax.base.messages import clipped, counted, some_of
 from schemax.errors import ExtractionError
-from schemax.reading.file_text import Location
+from schemax.results.file_text import Location
 from schemax.results.slot_text import SlotText
 from schemax.tokens import FinishReason
 

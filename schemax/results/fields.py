@@ -12,14 +12,12 @@ from pydantic import BaseModel, RootModel, create_model
 from pydantic.fields import FieldInfo
 
 from schemax.attributes import Attribute, asked_fields, compile_attributes, settings_of
-from schemax.attributes.annotations import annotation_of
+from schemax.attributes.annotations import annotation_of, asked_type, is_bare, root_type
 from schemax.attributes.classes import complete
 from schemax.attributes.discriminator import Discriminator, MemberName, discriminator_of
 from schemax.attributes.field_type import FieldType
 from schemax.attributes.json_checks import json_properties
-from schemax.attributes.recursion import asked_type, root_type
 from schemax.attributes.settings import max_depth_of
-from schemax.attributes.unions import is_bare
 from schemax.reading.choices import Choices
 
 

@@ -14,7 +14,7 @@ from pydantic import RootModel, TypeAdapter, ValidationError
 from schemax.attributes.annotations import annotation_of
 from schemax.attributes.classes import declares_fields, dumped, fields_of, validated, value_in
 from schemax.attributes.discriminator import MemberName
-from schemax.attributes.made_classes import problems_of
+from schemax.attributes.json_classes import problems_of
 from schemax.base.messages import joined, reason_of
 from schemax.results.extraction import FieldError
 from schemax.results.fields import Fallback, Group, Leaf, one_or_several

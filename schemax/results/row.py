@@ -20,7 +20,7 @@ from schemax.attributes.classes import validated
 from schemax.base.messages import joined, message_of, reason_of
 from schemax.formats import OutputFormat
 from schemax.reading import Reading
-from schemax.reading.absence import is_stray_literal, says_no_value
+from schemax.reading.booleans import is_stray_literal, says_no_value
 from schemax.results.extraction import FieldError
 from schemax.results.fields import Fallback, FieldTree, Group, Leaf, items_of, one_or_several
 from schemax.results.slot_text import SlotText

@@ -10,7 +10,7 @@ A value is searched for in these ways, each only if the ways before found no pla
 
 docs/results.md reports recall and cost on real titles.
 
-A place holds whole tokens (`schemax.reading.boundaries`), and no way takes one number for another.
+A place holds whole tokens (`schemax.results.boundaries`), and no way takes one number for another.
 A place between two things is preferred to a place beside a unit or within a word of a script
 without spaces, then the first in the order of the texts.
 """
@@ -25,13 +25,21 @@ from itertools import islice
 
 from rapidfuzz import fuzz
 
-from schemax.reading.boundaries import CLEAN, boundary, of_whole_words
-from schemax.reading.file_text import FileText, Location
-from schemax.reading.folding import MOST_OCCURRENCES, Folded, bare, folded, loose, occurrences
-from schemax.reading.likeness import numbers_in, reads_alike
+from schemax.reading.folding import (
+    MOST_OCCURRENCES,
+    Folded,
+    bare,
+    folded,
+    loose,
+    numbers_in,
+    occurrences,
+    reads_alike,
+)
 from schemax.reading.markup import MarkedUp, plain_text
 from schemax.reading.tokens import NUMBER, value_of
+from schemax.results.boundaries import CLEAN, boundary, of_whole_words
 from schemax.results.extraction import Span
+from schemax.results.file_text import FileText, Location
 
 # Values up to this length resemble other words by chance, and are not searched for fuzzily.
 _SHORT = 3

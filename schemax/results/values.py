@@ -14,7 +14,7 @@ from schemax.base.messages import counted
 from schemax.formats import OutputFormat, count_in
 from schemax.reading import Reading
 from schemax.reading.kinds import SCALARS
-from schemax.reading.kinds.ranges import INTEGER_DIGITS
+from schemax.reading.kinds.number import INTEGER_DIGITS
 from schemax.reading.lists import items_in
 from schemax.reading.nearby import read_nearby
 from schemax.results.fields import Leaf

@@ -5,7 +5,7 @@ It knows no text, types or schemas.
 
 import sys
 
-from schemax.base.processors import share_processors
+from schemax.base.process import share_processors
 
 if "torch" not in sys.modules:
     # torch reads the environment once, on import.

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from schemax.attributes import asked_fields
-from schemax.attributes.made_classes import forbidden_by_document, is_judged_whole
+from schemax.attributes.json_classes import forbidden_by_document, is_judged_whole
 from schemax.base.messages import clipped
 from schemax.compiler import CompiledSchema
 from schemax.compiler.prompt import Conversation

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from schemax.attributes.made_classes import is_judged_whole
+from schemax.attributes.json_classes import is_judged_whole
 from schemax.compiler import CompiledSchema
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError, SchemaxError

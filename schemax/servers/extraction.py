@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from schemax.attributes import settings_of
-from schemax.attributes.json_writer import declaration_of
+from schemax.attributes.json_classes import declaration_of
 from schemax.base.messages import clipped
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.prompt import Conversation

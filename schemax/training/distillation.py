@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.classes import validated
 from schemax.attributes.examples import FewShotExamples, leaf_value
-from schemax.base.progress import track
+from schemax.base.messages import track
 from schemax.compiler.skeleton import leaves_of_item
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import InputError

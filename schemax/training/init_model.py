@@ -13,7 +13,7 @@ from transformers import (
     AutoTokenizer,
 )
 
-from schemax.base.hub import cached_folder
+from schemax.base.resources import cached_folder
 from schemax.errors import ModelError
 from schemax.runtime.models.loading.refusals import refusing
 

@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainerCallback
 
-from schemax.base.progress import track
+from schemax.base.messages import track
 from schemax.config import DecodingConfig
 from schemax.runtime.attention.visibility import TokenInfo
 from schemax.runtime.models.model import DecoderModel

@@ -12,8 +12,8 @@ from serving import served
 from transformers import PreTrainedTokenizerFast
 
 from schemax import AttrSchema, Extractor, SchemaError
-from schemax.attributes import json_effort
-from schemax.attributes.made_classes import forbidden_by_document
+from schemax.attributes import json_checks
+from schemax.attributes.json_classes import forbidden_by_document
 
 httpx = pytest.importorskip("httpx")
 
@@ -46,24 +46,24 @@ def test_large_values_and_messages_count() -> None:
     model = AttrSchema.from_json_schema(doubling(3000))
     said = str(forbidden_by_document(model, {"x": ["q"] * 3000}))
     assert "more than 200,000 steps" in said
-    effort = json_effort.Effort(steps=10)
-    with pytest.raises(json_effort.TooMuch, match="more than 10 steps"):
+    effort = json_checks.Effort(steps=10)
+    with pytest.raises(json_checks.TooMuch, match="more than 10 steps"):
         effort.telling("x" * 3000)
-    with pytest.raises(json_effort.TooMuch, match="more than 10 steps"):
-        json_effort.Effort(steps=10).entering(["x"] * 200)
+    with pytest.raises(json_checks.TooMuch, match="more than 10 steps"):
+        json_checks.Effort(steps=10).entering(["x"] * 200)
 
 
 @pytest.mark.parametrize("count", [100, 200])
 def test_items_that_no_keyword_has_judged_count_in_pairs(count: int) -> None:
     from jsonschema import Draft202012Validator
 
-    effort = json_effort.Effort(steps=1_000)
+    effort = json_checks.Effort(steps=1_000)
     node = {"prefixItems": [True], "unevaluatedItems": {"type": "integer"}}
-    judge = json_effort.bounded(Draft202012Validator, effort)(node)
+    judge = json_checks.bounded(Draft202012Validator, effort)(node)
     if count == 100:
         assert not list(judge.iter_errors([1] * count))
     else:
-        with pytest.raises(json_effort.TooMuch):
+        with pytest.raises(json_checks.TooMuch):
             list(judge.iter_errors([1] * count))
 
 
@@ -103,7 +103,7 @@ def test_names_of_conditions_count() -> None:
 def test_values_are_equal_as_the_standard_says(node: Any, value: Any, is_allowed: bool) -> None:
     from jsonschema import Draft202012Validator
 
-    judge = json_effort.bounded(Draft202012Validator, json_effort.Effort())(node)
+    judge = json_checks.bounded(Draft202012Validator, json_checks.Effort())(node)
     for _ in range(2):
         assert (not list(judge.iter_errors(value))) is is_allowed
     assert Draft202012Validator(node).is_valid(value) is is_allowed
@@ -133,7 +133,7 @@ def test_large_documents_are_held_against_the_standard(
 
 
 def test_holding_a_document_against_the_standard_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_effort, "MOST_CHECKING", 10)
+    monkeypatch.setattr(json_checks, "MOST_CHECKING", 10)
     with pytest.raises(SchemaError, match="take more than 10 steps; shorten it"):
         AttrSchema.from_json_schema({"type": "object", "properties": {"x": TEXT}})
 

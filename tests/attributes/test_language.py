@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 from schemax import AttrSchema, Extractor, SchemaError, attr, load_schema
 from schemax.attributes import Attribute, compile_attributes
-from schemax.attributes.json_writer import declaration_of
+from schemax.attributes.json_classes import declaration_of
 from schemax.base.resources import resource_dir
 from schemax.commands.cli import app
 from schemax.commands.extract_options import Reader

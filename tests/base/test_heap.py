@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from schemax.base.heap import frozen_heap
+from schemax.base.process import frozen_heap
 
 
 def test_what_is_there_is_left_out_for_as_long_as_the_context_lasts() -> None:

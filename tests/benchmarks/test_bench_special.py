@@ -13,7 +13,7 @@ from benchmarks.__main__ import app
 from benchmarks.served import measure_served
 from benchmarks.waves import WAVES, measure_waves, schema_in_waves
 from schemax.attributes import compile_attributes
-from schemax.attributes.after import waves_of
+from schemax.attributes.attributes import waves_of
 from schemax.compiler import TextCodec, compile_schema
 from schemax.errors import SchemaxError
 

@@ -35,7 +35,7 @@ from schemax.compiler.patterns import Unsupported, is_found, spelled
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, get_format
 from schemax.reading.kinds import SCALARS
-from schemax.reading.kinds.ranges import INTEGER_DIGITS, NUMBER_DIGITS
+from schemax.reading.kinds.number import INTEGER_DIGITS, NUMBER_DIGITS
 
 
 def is_valid(annotation: Any, value: Any) -> bool:

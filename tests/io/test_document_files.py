@@ -35,9 +35,9 @@ from schemax.compiler import TextCodec
 from schemax.formats import get_format
 from schemax.io.document_files import read_document
 from schemax.io.readers import InputFiles
-from schemax.reading.file_text import FileText
 from schemax.report import images
 from schemax.results import Extraction, SlotText, build
+from schemax.results.file_text import FileText
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

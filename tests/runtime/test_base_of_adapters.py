@@ -25,7 +25,7 @@ BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
 @pytest.fixture
 def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("schemax.base.hub.try_to_load_from_cache", lambda *_, **__: None)
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: None)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from serving import served
 from transformers import PreTrainedTokenizerFast
 
 from schemax import AttrSchema, Extractor
-from schemax.attributes.made_classes import forbidden_by_document
+from schemax.attributes.json_classes import forbidden_by_document
 from schemax.serve.output import pieces
 
 httpx = pytest.importorskip("httpx")

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from schemax import AttrSchema, Extraction, Extractor, attr, load_schema
 from schemax.attributes import Attribute, compile_attributes
-from schemax.attributes.json_writer import declaration_of
+from schemax.attributes.json_classes import declaration_of
 from schemax.attributes.ready_made import demonstrations_of, schema_names
 from schemax.base.resources import resource_dir
 from schemax.errors import ModelError

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from schemax.base.processors import usable_processors
+from schemax.base.process import usable_processors
 from schemax.compiler import compile_schema
 from schemax.compiler.tokenizer import as_codec
 from schemax.evaluation.diagnosis.agreement import TEMPLATE, TEXTS, Probe

@@ -8,8 +8,7 @@ from itertools import chain
 from typing import Any
 
 from schemax.attributes import Attribute
-from schemax.attributes.after import waves_of
-from schemax.attributes.misfits import named_misfits
+from schemax.attributes.attributes import named_misfits, waves_of
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.prompt import control_token_warning
 from schemax.compiler.skeleton import boundary_warning, key_behind, skeleton_text

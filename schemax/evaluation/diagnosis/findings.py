@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from schemax.attributes.attributes import refusals_of
-from schemax.attributes.made_classes import refusals_of_document
+from schemax.attributes.json_classes import refusals_of_document
 from schemax.attributes.ready_made import schema_names
 from schemax.compiler import compile_schema
 from schemax.errors import InputError, SchemaError, TemplateError

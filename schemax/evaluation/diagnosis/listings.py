@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from schemax.attributes import attr
-from schemax.base.progress import track
+from schemax.base.messages import track
 from schemax.extraction.declarations import load_schema
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.schema import AttrSchema

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from schemax.base.hub import cached_folder
+from schemax.base.resources import cached_folder
 from schemax.base.trained import FILE as TRAINED
 from schemax.base.trained import TrainedWith, read_trained
 from schemax.compiler import CompiledSchema, TextCodec, as_codec, load_codec

@@ -1,24 +1,22 @@
-"""Kinds of values, one per file.
+"""Kinds of values.
 
-A new kind is a file with a subclass of `Scalar`, and its place in `SCALARS`."""
+A new kind is a subclass of `Scalar`, its place in `SCALARS`, and its terminals in
+`compiler.grammars`, unless any text may be written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from schemax.reading.kinds.base import Scalar, Writing
-from schemax.reading.kinds.boolean import Boolean
-from schemax.reading.kinds.choice import Choice
+from schemax.reading.kinds.addresses import Email, Url
+from schemax.reading.kinds.base import Scalar
 from schemax.reading.kinds.codes import Country, Country3, Currency, Language
-from schemax.reading.kinds.date import Date
+from schemax.reading.kinds.dates import Date, Moment
 from schemax.reading.kinds.duration import Duration
-from schemax.reading.kinds.email import Email
-from schemax.reading.kinds.moment import Moment
 from schemax.reading.kinds.number import Integer, Number
-from schemax.reading.kinds.text import Text
-from schemax.reading.kinds.url import Url
+from schemax.reading.kinds.words import Boolean, Choice, Text
 
-__all__ = ["SCALARS", "Scalar", "Writing"]
+__all__ = ["SCALARS", "Scalar"]
 
 SCALARS: Mapping[str, Scalar] = {
     scalar.name: scalar

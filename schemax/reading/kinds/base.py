@@ -3,54 +3,32 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from schemax.reading import Reading
 
 ColumnType = Literal["string", "integer", "number", "boolean", "date", "datetime", "choice"]
 
 
-class Writing(Protocol):
-    """The terminals of one attribute's values in one format, from `compiler.grammars`.
-
-    conditions: (keyword, value) pairs that the grammar enforces.
-    literals: whether literals alone are written, without texts that are read as values.
-    """
-
-    conditions: list[tuple[str, Any]]
-    literals: bool
-
-    def texts(self) -> Iterable[str]:
-        """Terminals of all texts that meet the conditions, as the format writes them."""
-
-    def choices(self) -> Iterable[str]:
-        """Terminals of the attribute's choices, each as a value and as its text."""
-
-    def words(self, values: Iterable[Any]) -> Iterable[str]:
-        """Terminals of given values."""
-
-    def around(self, sample: Any, terminal: str) -> str:
-        """A terminal with what the format puts around a value like `sample`, such as quotes."""
-
-
 class Scalar(ABC):
     """A kind of value. `schemax.reading.kinds.SCALARS` lists an instance of each subclass.
 
     name: the value of `Attribute.kind`.
-    types: the Python types of this kind, as full names if their package may be absent.
-    json_types: (type, format) in Pydantic's JSON Schema of further types of this kind.
+    types: the Python types of the kind; a full name stands for a type of an optional package.
+    json_types: the (type, format) by which Pydantic's JSON Schema describes other types of the
+        kind.
     shown: the type in prompts.
-    word: the type in one word, beside models of a union.
-    widest: the longest value that budgets provide for, as a literal and as people write it; () for
-        a fixed budget.
-    samples: values on which conditions of a declaration are tried.
+    word: the name of the kind beside models of a union.
+    widest: the longest value that budgets allow, as a literal and as people write it; () for a
+        fixed budget.
+    samples: values that try the conditions of a declaration.
     column: the type of a table's column.
-    is_text: whether values are words of the document, which are copied and found there.
-    is_number: whether values take a unit.
-    is_sure: whether a grammar lists all possible texts.
-    is_placed: whether the value's text can be found in the document.
-    seconds: the Python type as which Pydantic reads bare numbers, in seconds; None for others.
+    is_text: whether values are words of the document, copied from it and found in it.
+    is_number: whether values have units.
+    is_sure: whether a grammar lists all texts of the kind.
+    is_placed: whether the text of a value can be found in the document.
+    seconds: the Python type for which Pydantic reads bare numbers as seconds; else None.
     """
 
     name: str
@@ -74,34 +52,27 @@ class Scalar(ABC):
 
     @property
     def is_open(self) -> bool:
-        """True if any text may be written, and is then read as a value."""
+        """True if a slot may write any text, which is then read as a value."""
         return not (self.is_text or self.is_sure)
 
     def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
-        """Reads a value from a text; returns the text itself if it states no value of this kind.
+        """Reads a value from a text; returns the text itself if it states no value of the kind.
 
-        Raises ValueError for several values, and for a unit that does not convert to the field's.
+        unit, language: those of the field. Raises ValueError for several values, and for a unit
+        that does not convert to the field's.
         """
         return Reading(text)
 
     def literal(self, text: str, choices: Mapping[str, Any]) -> Any:
-        """The value of a literal, for unions. choices: values by text.
+        """The value of a literal, for unions. choices: the values of choices, by their texts.
 
-        Raises ValueError, ArithmeticError or KeyError for any other text.
+        Raises ValueError, ArithmeticError or KeyError for a text that is no literal.
         """
         return text
 
-    def terminals(self, writing: Writing) -> Iterator[str]:
-        """Yields all ways to write a value, as terminals of llguidance's Lark dialect."""
-        yield from writing.texts()
-
-    def keeps(self, keyword: str, value: Any) -> bool:
-        """True if `terminals` enforce a condition."""
-        return False
-
     def compared(self, value: Any) -> Any:
-        """The value in a form that is equal for all spellings of the value.
+        """A form of the value that all its spellings share.
 
-        Returns None, or raises ValueError or ArithmeticError, for anything that is no value.
+        Returns None, or raises ValueError or ArithmeticError, if it is no value of the kind.
         """
         return None

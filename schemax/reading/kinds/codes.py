@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from schemax.reading import Reading, cldr, noted
-from schemax.reading.absence import NEGATIONS
 from schemax.reading.amounts import amounts_of
-from schemax.reading.kinds.base import Scalar, Writing
+from schemax.reading.booleans import NEGATIONS
+from schemax.reading.kinds.base import Scalar
 from schemax.reading.tokens import Token, tokens_of
 
 Names: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -60,8 +60,8 @@ class Code(Scalar):
         entries = self.entries()
         pairs = [*cldr.named(self.part, language)]
         for entry in entries:
-            given = (getattr(entry, key, "") for key in ("name", "common_name", "official_name"))
-            pairs += [(spelt, entry.alpha_2) for name in given for spelt in _spellings(name)]
+            names = (getattr(entry, key, "") for key in ("name", "common_name", "official_name"))
+            pairs += [(spelt, entry.alpha_2) for name in names for spelt in _spellings(name)]
             pairs += [(code, entry.alpha_2) for code in (entry.alpha_2, entry.alpha_3)]
         own = {entry.alpha_2: getattr(entry, self.form) for entry in entries}
         yield from ((name, own[code]) for name, code in [*pairs, *self.also.items()] if code in own)
@@ -112,9 +112,6 @@ class Code(Scalar):
         if text not in self.codes():
             raise ValueError("no code")
         return text
-
-    def terminals(self, writing: Writing) -> Iterator[str]:
-        yield writing.around(self.samples[0], f"/{'|'.join(sorted(self.codes()))}/")
 
     def compared(self, value: Any) -> Any:
         return str(value)
@@ -207,5 +204,5 @@ class Currency(Code):
 def _spellings(name: str) -> Iterator[str]:
     """Yields "Korea, Republic of" also as "Republic of Korea"."""
     yield name
-    first, _, rest = name.partition(", ")
-    yield f"{rest} {first}".removeprefix("The ").strip()
+    first, _, last = name.partition(", ")
+    yield f"{last} {first}".removeprefix("The ").strip()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from schemax.reading import Reading, noted
-from schemax.reading.kinds.base import Scalar, Writing
+from schemax.reading.kinds.base import Scalar
 from schemax.reading.numbers import read_number
 
 # As Pydantic reads and writes them; without months and years, which have no fixed length.
@@ -21,8 +19,8 @@ _SECONDS = r"[0-9]{1,6}(?:\.[0-9]{1,6})?S"
 _TIME = (
     rf"(?:[0-9]{{1,4}}H(?:[0-9]{{1,2}}M)?(?:{_SECONDS})?|[0-9]{{1,4}}M(?:{_SECONDS})?|{_SECONDS})"
 )
-_DURATION = rf"P(?:[0-9]{{1,5}}D(?:T{_TIME})?|T{_TIME})"
-_LITERAL = re.compile(rf"[-+]?{_DURATION}")
+DURATION = rf"P(?:[0-9]{{1,5}}D(?:T{_TIME})?|T{_TIME})"
+_LITERAL = re.compile(rf"[-+]?{DURATION}")
 _CLOCK = re.compile(r"(?:(\d{1,5}) days?,? )?(\d{1,3}):([0-5]\d)(?::([0-5]\d(?:\.\d{1,6})?))?")
 _PYDANTIC = TypeAdapter(timedelta)
 
@@ -41,39 +39,33 @@ class Duration(Scalar):
     def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         """Reads hours, minutes, days and the like.
 
-        Raises ValueError for a number without a unit, for units other than of time, and for several
+        Raises ValueError for a number without a unit, for a unit of another kind, and for several
         durations.
         """
-        return _read(text, language)
+        if _LITERAL.fullmatch(text):
+            return Reading(text)
+        if clock := _CLOCK.fullmatch(text.strip()):
+            days, hours, minutes, seconds = (Decimal(part or 0) for part in clock.groups())
+            total = days * 86_400 + hours * 3600 + minutes * 60 + seconds
+            return noted(text, _iso(total), None if clock[4] else "hours and minutes")
+        reading = read_number(text, False, "s", language)
+        is_bare = text.strip().lstrip("+-").isdecimal()
+        if reading.note is None and reading.value == text and not is_bare:
+            return reading
+        # Read in hours and in seconds, a number without a unit gives the same value.
+        in_hours = read_number(text, False, "h", language)
+        if in_hours.value == reading.value and Decimal(reading.value):
+            raise ValueError("has no unit of time")
+        reasons = re.search(r"\(([^()]*)\)$", reading.note or "")
+        return noted(text, _iso(Decimal(reading.value)), reasons and reasons[1])
 
     def literal(self, text: str, choices: Any) -> Any:
         if not _LITERAL.fullmatch(text):
             raise ValueError("no duration in ISO 8601")
         return _PYDANTIC.validate_python(text)
 
-    def terminals(self, writing: Writing) -> Iterator[str]:
-        yield writing.around("PT2H30M", f"/{_DURATION}/")
-
     def compared(self, value: Any) -> Any:
         return _PYDANTIC.validate_python(value)
-
-
-@lru_cache(maxsize=16_384)
-def _read(text: str, language: str | None) -> Reading:
-    if _LITERAL.fullmatch(text):
-        return Reading(text)
-    if clock := _CLOCK.fullmatch(text.strip()):
-        days, hours, minutes, seconds = (Decimal(part or 0) for part in clock.groups())
-        found = days * 86_400 + hours * 3600 + minutes * 60 + seconds
-        return noted(text, _iso(found), None if clock[4] else "hours and minutes")
-    reading = read_number(text, False, "s", language)
-    if reading.note is None and reading.value == text and not text.strip().lstrip("+-").isdecimal():
-        return reading
-    # Read in hours and in seconds, a number without a unit gives the same value.
-    if read_number(text, False, "h", language).value == reading.value and Decimal(reading.value):
-        raise ValueError("has no unit of time")
-    reasons = re.search(r"\(([^()]*)\)$", reading.note or "")
-    return noted(text, _iso(Decimal(reading.value)), reasons and reasons[1])
 
 
 def _iso(seconds: Decimal) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 from schemax.reading import Reading
-from schemax.reading.kinds.base import ColumnType, Scalar, Writing
-from schemax.reading.kinds.ranges import keeps_bound, number
+from schemax.reading.kinds.base import ColumnType, Scalar
 from schemax.reading.numbers import read_number
+
+# The most digits: as many as slots' budgets and doubles hold, so that a number cannot ramble.
+INTEGER_DIGITS = 13
+NUMBER_DIGITS = 15
 
 _NOT_FINITE = re.compile(r"\s*[-+]?(?:inf|infinity|nan|snan)\s*", re.IGNORECASE)
 
@@ -46,12 +48,6 @@ class Number(Scalar):
         exact = Decimal(text)
         is_whole = exact == exact.to_integral_value() and text.lstrip("-").isdigit()
         return int(text) if is_whole else exact
-
-    def terminals(self, writing: Writing) -> Iterator[str]:
-        yield writing.around(5, number(self.name, writing.conditions))
-
-    def keeps(self, keyword: str, value: Any) -> bool:
-        return keeps_bound(self.name, keyword, value)
 
     def compared(self, value: Any) -> Any:
         return Decimal(value)

@@ -11,7 +11,7 @@ from huggingface_hub import snapshot_download
 from torch import nn
 
 from schemax.base.calibration import FILE as CALIBRATION
-from schemax.base.hub import cached_folder
+from schemax.base.resources import cached_folder
 from schemax.base.trained import FILE as TRAINED
 from schemax.errors import ModelError
 from schemax.runtime.models.loading.files import read_object

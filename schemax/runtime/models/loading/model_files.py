@@ -16,7 +16,7 @@ from typing import Any
 import transformers
 from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
 
-from schemax.base.hub import cached_folder
+from schemax.base.resources import cached_folder
 from schemax.errors import ModelError
 from schemax.runtime.models.loading.adapters import (
     ADAPTER_CONFIG,
@@ -43,7 +43,7 @@ class ModelFiles:
     def of(cls, name: str, revision: str | None, adapter: Path | None = None) -> ModelFiles:
         """Finds the files of a model; if the Hub does not answer, in its cache.
 
-        Raises ModelError as `schemax.base.hub` does, and as `gguf_in` does.
+        Raises ModelError as `schemax.base.resources` does, and as `gguf_in` does.
         """
         name = gguf_in(name)
         folder = None if Path(name).exists() else cached_folder(name, revision)

@@ -1,6 +1,6 @@
 """Boundaries: the places of a text where a value may begin or end.
 
-A value holds whole tokens. Tokens glued together are one where they form one thing: numbers joined
+A value holds whole tokens. Glued tokens count as one token if they form one thing: numbers joined
 by slashes or colons, or by several hyphens (fractions, times, dates), a number with its minus, and
 a word with the letter or two behind its apostrophe ("men's"). Two numbers with a hyphen between
 them are a range, and so two things. A boundary depends only on the characters nearby.
@@ -26,7 +26,8 @@ _LONGEST_WORD = 50
 _FRINGE = " \t\n\r\xa0,.;:|/()[]-&"
 
 _JOINERS = "\u200c\u200d"
-# What an apostrophe joins to the word before: the "s" of "men's", but no word, as in "l'eau".
+# The letters that an apostrophe joins to the word before it: "s" in "men's", but not "eau" in
+# "l'eau".
 _BEHIND_APOSTROPHE = regex.compile(r"(?<=\p{L}\p{M}*['’])\p{L}{1,2}(?![\p{L}\p{M}])")
 # Letters of scripts without spaces, by where Unicode breaks lines: Chinese, Japanese, Thai, Khmer.
 _UNSPACED = regex.compile(r"[\p{lb=ID}\p{lb=CJ}\p{lb=NS}\p{lb=SA}]")
@@ -43,7 +44,7 @@ _NUMBERS = regex.compile(
 
 
 def boundary(text: str, at: int, is_end: bool) -> int | None:
-    """`CLEAN`, `GLUED`, or None where a value that begins or ends would cut a token.
+    """`CLEAN`, `GLUED`, or None if a value that begins or ends there would cut a token.
 
     is_end: True if the value ends there: a Korean word may end before a particle.
     """
@@ -84,7 +85,7 @@ def _in_word(char: str) -> bool:
 
 
 def _is_within_number(text: str, at: int) -> bool:
-    # Most places are told by a look: digits, or a sign and digits, stand on both sides.
+    # A quick test: digits, or a sign and digits, stand on both sides.
     if not any(map(str.isnumeric, text[at : at + 4])):
         return False
     if not (text[at - 1] in "-−.," or any(map(str.isnumeric, text[max(0, at - 4) : at]))):

@@ -19,10 +19,10 @@ _LINE = re.compile(r"^.*\S", re.MULTILINE)
 class Location(NamedTuple):
     """The place of a span in its file.
 
-    page: of a PDF, from 1; the first page of a span over several. None for other files.
-    boxes: on the page, one for each line of the span. Empty for other files.
-    paragraph: in files other than PDF, the number of the line of text, from 1; empty lines do not
-        count, and a row of a table is one line.
+    page: the first page of the span in a PDF, from 1. None for other files.
+    boxes: the boxes on the page, one per line of the span. Empty for other files.
+    paragraph: the number of the line of text, from 1, in other files than PDF. Empty lines do not
+        count, and a table's row is a line.
     """
 
     page: int | None = None
@@ -31,11 +31,11 @@ class Location(NamedTuple):
 
 
 class FileText(MarkedUp):
-    """The text of a file, taken as plain text without HTML.
+    """The text of a file, as plain text without HTML.
 
     file: the path or address.
-    pages: of a PDF, the offset at which each page begins, in characters; else None.
-    boxes: of a PDF, four numbers (a `Box`) per character, all 0 for a character without a place.
+    pages: the offset of each page of a PDF, in characters; None for other files.
+    boxes: four numbers (a `Box`) per character of a PDF, all 0 for a character without a place.
     """
 
     file: str
@@ -51,10 +51,10 @@ class FileText(MarkedUp):
         boxes: array[float] | None = None,
     ) -> Self:
         """Makes the text with its places; see the class."""
-        made = cls(text, text, as_plain(text)._places)
-        made.file, made.pages = file, pages
-        made._boxes = array("f") if boxes is None else boxes
-        return made
+        file_text = cls(text, text, as_plain(text)._places)
+        file_text.file, file_text.pages = file, pages
+        file_text._boxes = array("f") if boxes is None else boxes
+        return file_text
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).of, (self.plain, self.file, self.pages, self._boxes)
@@ -72,25 +72,25 @@ class FileText(MarkedUp):
 
     def _lines(self, start: int, end: int) -> list[Box]:
         """The boxes of characters, successive boxes on a line merged."""
-        found: list[Box] = []
+        boxes: list[Box] = []
         for at in range(4 * start, 4 * end, 4):
             left, top, right, bottom = self._boxes[at : at + 4]
             if right <= left and bottom <= top:
                 continue
-            if found:
-                known = found[-1]
-                overlap = min(known[3], bottom) - max(known[1], top)
-                goes_on = left >= known[0]
-                if goes_on and 2 * overlap >= min(known[3] - known[1], bottom - top):
-                    found[-1] = (
-                        known[0],
-                        min(known[1], top),
-                        max(known[2], right),
-                        max(known[3], bottom),
+            if boxes:
+                last = boxes[-1]
+                overlap = min(last[3], bottom) - max(last[1], top)
+                goes_on = left >= last[0]
+                if goes_on and 2 * overlap >= min(last[3] - last[1], bottom - top):
+                    boxes[-1] = (
+                        last[0],
+                        min(last[1], top),
+                        max(last[2], right),
+                        max(last[3], bottom),
                     )
                     continue
-            found.append((left, top, right, bottom))
-        return [_rounded(box) for box in found]
+            boxes.append((left, top, right, bottom))
+        return [_rounded(box) for box in boxes]
 
 
 def _rounded(box: Box) -> Box:

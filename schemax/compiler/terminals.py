@@ -1,20 +1,19 @@
-"""Writes numbers and dates within bounds as terminals of a grammar.
+"""Terminals of a grammar: numbers and dates within bounds.
 
 Bounds are exact: a number is written in plain digits without leading zeros, so its count of digits
-and its first differing digit decide "at least 7.5". All results are text in llguidance's Lark
-dialect, whose terminals have `&` (and) and `~` (not).
+and its first differing digit decide "at least 7.5". Terminals are texts in llguidance's Lark
+dialect, whose `&` means and, and whose `~` means not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime
 from decimal import Decimal
 from math import isfinite
 from typing import Any
 
-# The most digits: as many as slots' budgets and doubles hold, so that a number cannot ramble.
-INTEGER_DIGITS = 13
-NUMBER_DIGITS = 15
+from schemax.reading.kinds.number import INTEGER_DIGITS, NUMBER_DIGITS
 
 # The most digits of a bound, since every digit adds an alternative to the terminal.
 _MOST_DIGITS = 60
@@ -29,12 +28,12 @@ _FOURTH = "(?:0[48]|[2468][048]|[13579][26])"
 _YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _LEAP_YEAR = f"(?:[0-9]{{2}}{_FOURTH}|(?:{_FOURTH})00)"
 _DAY = "(?:0[1-9]|1[0-9]|2[0-8])"
-DATE = (
+_DATE = (
     rf"(?:{_YEAR}-(?:(?:0[1-9]|1[0-2])-{_DAY}|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
     rf"|{_LEAP_YEAR}-02-29)"
 )
-TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?)?"
-ZONE = r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?)?"
+_ZONE = r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 
 
 def all_of(terminals: Iterable[str]) -> str:
@@ -45,8 +44,14 @@ def any_of(terminals: Iterable[str]) -> str:
     return f"({' | '.join(terminals) or NEVER})"
 
 
-def keeps_bound(kind: str, keyword: str, value: Any) -> bool:
-    """True if `number` enforces the condition."""
+def keeps(kind: str, keyword: str, value: Any) -> bool:
+    """True if the terminals of a kind enforce a condition."""
+    if kind == "datetime":
+        return keyword == "tz_constraint"
+    if kind == "date":
+        return keyword in BOUNDS and isinstance(value, date) and not isinstance(value, datetime)
+    if kind not in ("integer", "number"):
+        return False
     if keyword in BOUNDS:
         return _is_finite(value)
     if keyword == "multipleOf":
@@ -55,7 +60,7 @@ def keeps_bound(kind: str, keyword: str, value: Any) -> bool:
 
 
 def number(kind: str, conditions: Iterable[tuple[str, Any]]) -> str:
-    """The terminal of numbers within bounds. conditions: bounds that `keeps_bound` accepts."""
+    """The terminal of numbers within bounds. conditions: bounds that `keeps` accepts."""
     bounds, limits = [], []
     for keyword, value in conditions:
         if keyword in BOUNDS:
@@ -114,7 +119,7 @@ def _is_finite(value: Any) -> bool:
 
 def days(conditions: Iterable[tuple[str, Any]]) -> str:
     """The terminal of dates within bounds, as `date.isoformat` writes them."""
-    kept = [f"/{DATE}/"]
+    kept = [f"/{_DATE}/"]
     for keyword, value in conditions:
         if keyword not in BOUNDS:
             continue  # a condition on the list around the date
@@ -127,6 +132,12 @@ def days(conditions: Iterable[tuple[str, Any]]) -> str:
         at_least = f"/{'|'.join([text, *above])}/"
         kept.append(_compared(BOUNDS[keyword], at_least, f"/{text}/"))
     return all_of(kept)
+
+
+def moments(zone: str | None) -> str:
+    """The terminal of dates with a time. zone: "aware", "naive", or None for both."""
+    behind = {"aware": _ZONE, "naive": ""}.get(str(zone), f"{_ZONE}?")
+    return f"/{_DATE}T{_TIME}{behind}/"
 
 
 def _kept(bounds: Iterable[tuple[str, Decimal]]) -> Iterator[str]:
@@ -164,15 +175,17 @@ def _equal(bound: Decimal) -> str:
 
 
 def _at_least(bound: Decimal) -> str:
-    """The terminal of magnitudes from the bound on: with more digits, or a greater first one that
-    differs."""
+    """The terminal of magnitudes from the bound on.
+
+    They have more digits, or the first digit that differs is greater.
+    """
     whole, fraction = _parts(bound)
     behind = r"(?:\.[0-9]+)?"
     ways = [f"[1-9][0-9]{{{len(whole)},}}{behind}"]
     for at, digit in enumerate(whole):
         if digit != "9":
-            rest = len(whole) - at - 1
-            ways.append(f"{whole[:at]}[{int(digit) + 1}-9][0-9]{{{rest}}}{behind}")
+            left = len(whole) - at - 1
+            ways.append(f"{whole[:at]}[{int(digit) + 1}-9][0-9]{{{left}}}{behind}")
     for at, digit in enumerate(fraction):
         if digit != "9":
             ways.append(rf"{whole}\.{fraction[:at]}[{int(digit) + 1}-9][0-9]*")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from schemax.base import processors
+from schemax.base import process
 from schemax.evaluation.diagnosis import checks
 from schemax.evaluation.diagnosis.checks import processor_checks, thread_check
 from schemax.runtime.models.loading import precision
@@ -19,7 +19,7 @@ from schemax.runtime.models.loading import precision
 @pytest.fixture
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment in which nobody has chosen anything; what is set is undone."""
-    for name in (*processors.WAITING, "OMP_NUM_THREADS"):
+    for name in (*process.WAITING, "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, "x")  # so that it is put back
         monkeypatch.delenv(name)
 
@@ -32,10 +32,10 @@ def test_a_container_s_share_bounds_the_threads(
 ) -> None:
     quota = tmp_path / "cpu.max"
     quota.write_text(f"{written}\n")
-    monkeypatch.setattr(processors, "QUOTA", quota)
+    monkeypatch.setattr(process, "QUOTA", quota)
     machine = len(os.sched_getaffinity(0))
-    assert processors.usable_processors() == min(expected or machine, machine)
-    processors.share_processors()
+    assert process.usable_processors() == min(expected or machine, machine)
+    process.share_processors()
     assert os.environ["GOMP_SPINCOUNT"] == "1000"
     assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
     threads = os.environ.get("OMP_NUM_THREADS")
@@ -48,11 +48,11 @@ def test_what_the_environment_sets_stays(
 ) -> None:
     quota = tmp_path / "cpu.max"
     quota.write_text("50000 100000")
-    monkeypatch.setattr(processors, "QUOTA", quota)
+    monkeypatch.setattr(process, "QUOTA", quota)
     monkeypatch.setenv(name, "7")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     before = dict(os.environ)
-    processors.share_processors()
+    process.share_processors()
     assert dict(os.environ) == before
 
 
@@ -79,9 +79,9 @@ def test_the_command_sets_it_before_torch_is_imported() -> None:
 
 
 def _printed(code: str) -> list[str]:
-    chosen = processors.WAITING
+    chosen = process.WAITING
     environment = {name: value for name, value in os.environ.items() if name not in chosen}
-    environment["PYTHONPATH"] = str(Path(processors.__file__).parents[2])
+    environment["PYTHONPATH"] = str(Path(process.__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", f"import os, sys\n{code}"],
         env=environment,

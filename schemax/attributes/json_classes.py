@@ -1,0 +1,206 @@
+"""Builds and pickles classes of JSON Schema documents, and writes documents of classes.
+
+No module holds such a class, so pickle cannot look it up by name: the class is pickled as its
+document. Unpickling builds the class again, unless the process has it already: within one process,
+a pickled class stays the same class.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+from pydantic import BaseModel, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core.core_schema import DataclassSchema, DecimalSchema, ModelSchema
+
+from schemax.attributes.attributes import compile_attributes, refusals_of
+from schemax.attributes.classes import asked_fields, fields_of, reader_of
+from schemax.attributes.json_checks import Checks, Problem
+from schemax.attributes.json_document import (
+    MOST_LEVELS,
+    SchemaDocument,
+    class_name,
+    parse,
+    with_absolute_references,
+)
+from schemax.attributes.json_schema import Builder
+from schemax.attributes.settings import settings_of
+from schemax.errors import SchemaError
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def build_model(
+    document: Mapping[str, Any] | str,
+    *,
+    base: type[ModelT],
+    nested_base: type[BaseModel],
+    name: str | None = None,
+) -> type[ModelT]:
+    """Builds a subclass of `base` with one field per property of a JSON Schema document.
+
+    nested_base: the base of the classes of nested objects.
+    Raises SchemaError, naming the property, for a schema that cannot be declared.
+    """
+    model: type[ModelT] = _make(_origin_of(document, base, nested_base, name))[-1]  # type: ignore[assignment]  # of `base`
+    return model
+
+
+def refusals_of_document(document: str, base: type[BaseModel]) -> list[SchemaError]:
+    """The first hundred faults for which `build_model` refuses a document."""
+    refused: list[SchemaError] = []
+    try:
+        _make(_origin_of(document, base, base, None), refused)
+    except SchemaError as error:
+        refused.append(error)
+    return refused
+
+
+def _origin_of(
+    document: Mapping[str, Any] | str,
+    base: type[BaseModel],
+    nested_base: type[BaseModel],
+    name: str | None,
+) -> _Origin:
+    root = parse(document, name)
+    try:
+        # A copy: the classes may be built again later.
+        kept = with_absolute_references(root)
+    except RecursionError:
+        reason = f"the document is nested more than {MOST_LEVELS} levels deep; flatten it"
+        raise SchemaError(name or "JSON Schema", None, reason) from None
+    return _Origin(uuid4().hex, kept, base, nested_base, name)
+
+
+class ClassOfDocument(type(BaseModel)):  # type: ignore[misc]  # Pydantic's metaclass has no public name
+    """The metaclass of classes of documents, by which pickle knows them."""
+
+
+class _Origin(NamedTuple):
+    """The document of classes. token: identifies the document across processes."""
+
+    token: str
+    document: Mapping[str, Any]
+    base: type[BaseModel]
+    nested_base: type[BaseModel]
+    name: str | None
+
+
+class _Classes(list[type[BaseModel]]):
+    """All classes of a document, its own last. Every class keeps the list alive."""
+
+
+_built: WeakValueDictionary[str, _Classes] = WeakValueDictionary()
+
+
+def _make(origin: _Origin, refused: list[SchemaError] | None = None) -> _Classes:
+    """Builds the classes. refused: collects faults; None: the first fault is raised."""
+    root, name = origin.document, origin.name
+    title = name or (root["title"] if isinstance(root.get("title"), str) else "") or "Schema"
+    document = SchemaDocument(root, class_name(title))
+    builder = Builder(document, origin.nested_base, ClassOfDocument, refused)
+    own = builder.root(origin.base)
+    if refused is None:
+        compile_attributes(own)
+    else:
+        refused += refusals_of(own)
+    own.__json_checks__ = Checks(document)  # type: ignore[attr-defined]
+    classes = _built[origin.token] = _Classes(builder.classes)
+    for number, model in enumerate(classes):
+        model.__schema_origin__ = origin, number, classes  # type: ignore[attr-defined]
+    return classes
+
+
+def problems_of(instance: BaseModel) -> Iterator[Problem]:
+    """Yields the faults of an instance by its class's document, if the class has a document."""
+    checks: Checks | None = getattr(type(instance), "__json_checks__", None)
+    if checks is not None:
+        yield from checks.problems(instance)
+
+
+def forbidden_by_document(schema: type[BaseModel], value: Any) -> str | None:
+    """The reason why a class's document forbids a JSON value; None if it allows the value."""
+    checks: Checks | None = getattr(schema, "__json_checks__", None)
+    return None if checks is None else checks.forbidden(value)
+
+
+def is_judged_whole(schema: type[BaseModel]) -> bool:
+    """True if a class's document constrains instances beyond their single fields."""
+    checks: Checks | None = getattr(schema, "__json_checks__", None)
+    return checks is not None and checks.says_more
+
+
+def _reduce(model: type[BaseModel]) -> str | tuple[Any, ...]:
+    stored = vars(model).get("__schema_origin__")
+    if stored is None:  # a subclass, which a module holds
+        return model.__qualname__
+    origin, number, _ = stored
+    return _recall, (number, *origin)
+
+
+def _recall(number: int, *parts: Any) -> type[BaseModel]:
+    origin = _Origin(*parts)
+    classes = _built.get(origin.token)
+    return (_make(origin) if classes is None else classes)[number]
+
+
+copyreg.pickle(ClassOfDocument, _reduce)
+
+
+STANDARD = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Untitled(GenerateJsonSchema):
+    """A generator that omits default titles, which prompts would show."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def decimal_schema(self, schema: DecimalSchema) -> dict[str, Any]:
+        document = super().decimal_schema(schema)
+        for part in document.get("anyOf", ()):
+            if part.get("type") == "string":  # the pattern tells it from float | str
+                part.setdefault("pattern", "^[-+0-9.eE]+$")
+        return document
+
+    def dataclass_schema(self, schema: DataclassSchema) -> dict[str, Any]:
+        return marked(super().dataclass_schema(schema), schema["cls"])
+
+    def model_schema(self, schema: ModelSchema) -> dict[str, Any]:
+        return marked(super().model_schema(schema), schema["cls"])
+
+
+def marked(document: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
+    """Marks the properties that are not read from documents with `skip`."""
+    read, properties = asked_fields(kind), document.get("properties", {})
+    for name, field in fields_of(kind).items():
+        if name not in read:
+            properties.get(field.alias or name, properties.get(name, {}))["skip"] = True
+    return document
+
+
+def known_declaration(schema: type[Any]) -> dict[str, Any] | None:
+    """`declaration_of` without `$schema`; None for no fields, or types without JSON Schema."""
+    try:
+        document = declaration_of(schema) if asked_fields(schema) else {}
+    except (SchemaError, ValueError):
+        return None
+    document.pop("$schema", None)
+    return document or None
+
+
+def declaration_of(schema: type[Any]) -> dict[str, Any]:
+    """The JSON Schema of a class, with the Python names of its fields, for another process.
+
+    Raises SchemaError for types that JSON Schema cannot express.
+    """
+    try:
+        document = reader_of(schema).json_schema(by_alias=False, schema_generator=Untitled)
+    except PydanticUserError as error:
+        raise SchemaError(schema.__name__, None, f"no JSON Schema says it: {error}") from error
+    language = settings_of(schema).language
+    return {"$schema": STANDARD, **({"language": language} if language else {}), **document}
