@@ -29,7 +29,7 @@ from schemax.evaluation.scores import Scores, labelled, score_predictions
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.labels import labelled_instance
 from schemax.extraction.stated import titles_of
-from schemax.training.fitting.demonstrations import coverage_order
+from schemax.training.fitting.split import coverage_order
 
 
 def alike(pool: Sequence[Example], document: Example, count: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The card of a training run beside its weights: data, settings and outcome."""
+"""The card of a training run beside its weights: data, settings, outcome and curves."""
 
 from __future__ import annotations
 
@@ -21,13 +21,10 @@ from schemax.base.trained import FILE, TrainedWith
 from schemax.compiler import CompiledSchema
 from schemax.compiler.prompt import template_source, usual_template
 from schemax.errors import InputError, SchemaError
+from schemax.evaluation.plots import drawing
 from schemax.extraction.schema import AttrSchema
 
 CARD = "training.json"
-_RUN = "run.json"
-
-# Settings that may change when a run is resumed.
-_MAY_CHANGE = {"epochs", "steps", "keep_adapter"}
 
 
 def digest(path: Path) -> str:
@@ -129,26 +126,51 @@ def write_card(folder: Path, card: Mapping[str, Any]) -> None:
     (folder / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
-def begin_run(folder: Path, described: Mapping[str, Any], *, resume: bool) -> None:
-    """Writes a run's settings into its folder of checkpoints, or compares them if it is resumed.
+# Names in the Trainer's log -> names in a card.
+_NAMES = {
+    "loss": "loss",
+    "learning_rate": "learning_rate",
+    "tokens_per_second": "tokens_per_second",
+    "eval_loss": "held_out_loss",
+    "eval_f1": "held_out_f1",
+}
+_PICTURES = {
+    "loss": ("loss", "held_out_loss"),
+    "F1": ("held_out_f1",),
+    "learning rate": ("learning_rate",),
+    "tokens per second": ("tokens_per_second",),
+}
 
-    Raises InputError, naming them, for changed settings that would give a resumed run other batches
-    or other weights.
-    """
-    path = folder / _RUN
-    plain = json.loads(json.dumps(described))
-    if not resume:
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(plain, indent=2) + "\n", "utf-8")
-        return
-    if not path.is_file():
-        done = (folder.parent / CARD).is_file()
-        why = "it is finished, and its checkpoints are gone" if done else "none was begun there"
-        raise InputError(f"there is no run in {folder.parent} to resume: {why}")
-    before = json.loads(path.read_text("utf-8"))
-    changed = [key for key in {**before, **plain} if before.get(key) != plain.get(key)]
-    if odd := [key for key in changed if key not in _MAY_CHANGE]:
-        raise InputError(
-            f"the run in {folder.parent} had different settings ({', '.join(sorted(odd))}); "
-            "resume it with the same settings, or train into another folder"
-        )
+History = tuple[Mapping[str, float], ...]
+
+
+def history_of(log: Sequence[Mapping[str, Any]]) -> History:
+    """Returns a row, with its step, per entry of the Trainer's log that holds a loss."""
+    rows = []
+    for entry in log:
+        known = {name: entry[key] for key, name in _NAMES.items() if key in entry}
+        if "loss" in known or "held_out_loss" in known:
+            rows.append({"step": entry["step"], **known})
+    return tuple(rows)
+
+
+def plot_training(history: History, path: Path) -> None:
+    """Plots all curves over steps; the suffix of `path` gives the format."""
+    shown = {
+        title: names
+        for title, names in _PICTURES.items()
+        if any(name in row for row in history for name in names)
+    }
+    with drawing(path, (4.5 * len(shown), 3.5)) as figure:
+        for axes, (title, names) in zip(
+            figure.subplots(1, len(shown), squeeze=False)[0], shown.items(), strict=True
+        ):
+            for name in names:
+                points = [(row["step"], row[name]) for row in history if name in row]
+                dots = "o" if name.startswith("held_out") or len(points) == 1 else ""
+                axes.plot(*zip(*points, strict=True), marker=dots, label=name.replace("_", " "))
+            axes.set(title=title, xlabel="step")
+            axes.set_ylim(bottom=0)
+            axes.spines[["top", "right"]].set_visible(False)
+            if len(names) > 1:
+                axes.legend(frameon=False)

@@ -16,8 +16,13 @@ from schemax.extraction.labels import slot_text
 from schemax.runtime.models.language_model import LanguageModel
 from schemax.runtime.slots.plan import Ids, Plan, plan_prompt
 from schemax.tokens import PromptIds
-from schemax.training.sequences import ItemTarget, TrainingSequence, training_sequence
-from schemax.training.targets import item_target, slot_targets
+from schemax.training.sequences import (
+    ItemTarget,
+    TrainingSequence,
+    item_target,
+    slot_targets,
+    training_sequence,
+)
 from schemax.training.training_examples import TrainingExample
 
 

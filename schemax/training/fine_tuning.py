@@ -23,10 +23,9 @@ from schemax.evaluation.shots import NONE, Shots, shots_for
 from schemax.extraction.extractor import Extractor
 from schemax.training.card import digest, trained_with
 from schemax.training.distillation import Labelling
-from schemax.training.held_out import split_examples
 from schemax.training.run import TrainingJob, TrainingResult, run_training
 from schemax.training.settings import TrainingSettings
-from schemax.training.training_examples import left_to_train, read_training_examples
+from schemax.training.training_examples import left_to_train, read_training_examples, split_examples
 
 
 @dataclass(frozen=True, slots=True)

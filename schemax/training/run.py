@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -23,34 +22,34 @@ from transformers import (
 from schemax.base.messages import counted
 from schemax.base.trained import TrainedWith, write_trained
 from schemax.compiler import CompiledSchema
-from schemax.errors import InputError, ModelError
+from schemax.errors import InputError
 from schemax.extraction.extractor import Extractor
 from schemax.runtime.models.loading import pick_device
 from schemax.runtime.models.loading.refusals import need
 from schemax.runtime.models.loading.rounding import round_weights
-from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.models.pointwise import compile_layers
-from schemax.training.card import begin_run, versions, write_card
+from schemax.training.card import History, history_of, versions, write_card
 from schemax.training.checkpoints import (
     CHECKPOINTS,
     OneOptimizer,
+    begin_run,
     check_space,
     last_checkpoint,
 )
-from schemax.training.curves import History, history_of
-from schemax.training.features import make_features
-from schemax.training.held_out import scorer, split_examples
-from schemax.training.lora import EXTRA, add_lora, merge_lora
+from schemax.training.features import Features, make_features
+from schemax.training.models import EXTRA, TrainableModel, add_lora, merge_lora, trainable
 from schemax.training.schedule import (
     BatchDataset,
+    PackedRow,
     RowLimits,
+    Schedule,
     batches_of,
     padding_share,
     plan_schedule,
 )
 from schemax.training.settings import TrainingSettings
-from schemax.training.trainer import ParallelTrainer, Tell, TrainableModel
-from schemax.training.training_examples import TrainingExample
+from schemax.training.trainer import ParallelTrainer, Tell, scorer
+from schemax.training.training_examples import TrainingExample, split_examples
 
 ADAPTER = "adapter"
 
@@ -96,7 +95,7 @@ class TrainingJob:
 
 
 def run_training(
-    work: TrainingJob,
+    job: TrainingJob,
     out: Path,
     settings: TrainingSettings,
     *,
@@ -110,26 +109,86 @@ def run_training(
     """Trains a model, and writes it with its tokenizer, prompt and card.
 
     Checkpoints go to a folder in `out`, which is removed at the end unless keep_checkpoints; resume
-    continues from the last one.
+    continues from the last checkpoint.
     report_to: trackers of transformers, such as "tensorboard".
 
-    Raises ModelError for models that cannot be trained so; InputError if no document is left to
+    Raises ModelError for a model that cannot be trained; InputError if no document is left to
     train on, a run cannot be resumed, or the disk has too little room.
     """
-    need("accelerate", work.name, "training", EXTRA)
-    model = trainable(work.extractor, work.name, settings)
-    parts = split_examples(work.examples, settings.held_out, settings.seed)
-    features, held_out = (
-        make_features(part, work.compiled, model, settings.absent) if part else {} for part in parts
+    need("accelerate", job.name, "training", EXTRA)
+    model = trainable(job.extractor, job.name, settings)
+    parts = split_examples(job.examples, settings.held_out, settings.seed)
+    train, held_out = (
+        make_features(part, job.compiled, model, settings.absent) if part else {} for part in parts
     )
-    trained, kept_back = (sum(map(len, part.values())) for part in (features, held_out))
-    checkpoints = out / CHECKPOINTS
     peak = settings.peak(model.model.num_parameters())
     arguments = training_arguments(out, settings, device, peak, report_to, checked=bool(held_out))
-    told = {"learning_rate": peak, "devices": arguments.world_size}
-    described = asdict(settings) | told | dict(work.card)
+    checkpoints = out / CHECKPOINTS
+    described = {
+        **asdict(settings),
+        "learning_rate": peak,
+        "devices": arguments.world_size,
+        **job.card,
+    }
     if arguments.process_index == 0 or resume:
         begin_run(checkpoints, described, resume=resume)
+    schedule, checks = _schedule(job, settings, model, train, held_out, arguments.world_size)
+    every = min(settings.check_every or schedule.steps_per_epoch, schedule.steps)
+    _set_pace(arguments, schedule.steps, every)
+    tuned = _tuned(model.model, settings, job.name)
+    if arguments.process_index == 0:
+        check_space(out, tuned, settings, -(-schedule.steps // every))
+    if settings.compile:
+        compile_layers(tuned)
+    use_cache = getattr(tuned.config, "use_cache", True)
+    trainer = ParallelTrainer(
+        model=tuned,
+        args=arguments,
+        reader=model,
+        config=settings.decoding,
+        train_dataset=BatchDataset(schedule.batches, job.compiled, settings.seed),
+        eval_dataset=BatchDataset(checks, job.compiled, None) if held_out else None,
+        tell=tell,
+        callbacks=[OneOptimizer(), *_early_stopping(settings.patience), *callbacks],
+    )
+    if not _is_sharded(trainer):
+        if held_out:
+            schemas = {name: item.schema for name, item in job.compiled.items()}
+            trainer.f1 = scorer(job.extractor, parts[1], schemas, settings.decoding, **job.options)
+    elif settings.best_by == "f1":
+        raise InputError("F1 is not measured where weights are sharded: choose them by their loss")
+    counts = [sum(map(len, features.values())) for features in (train, held_out)]
+    padding = padding_share(schedule.batches)
+    tell(
+        f"training on {counted(counts[0], 'document')} of "
+        f"{counted(len(train), 'category', 'categories')}, {counts[1]:,} held out; "
+        f"{counted(schedule.steps, 'step')}, {schedule.steps_per_epoch:,} an epoch; "
+        f"{padding:.1%} of the tokens are padding"
+    )
+    started = time.monotonic()
+    _train(trainer, last_checkpoint(checkpoints) if resume else None)
+    tuned.config.use_cache = use_cache
+    outcome = _result(trainer.state, *counts, padding)
+    _save(trainer, tuned, job, out, settings)
+    if trainer.is_world_process_zero():
+        if settings.merges and trainer.f1 is not None:
+            outcome = replace(outcome, merged_f1=trainer.f1())
+        write_card(out, _card(job, described, outcome, round(time.monotonic() - started, 1)))
+        if not keep_checkpoints:
+            shutil.rmtree(checkpoints, ignore_errors=True)
+    trainer.accelerator.wait_for_everyone()
+    return outcome
+
+
+def _schedule(
+    job: TrainingJob,
+    settings: TrainingSettings,
+    model: TrainableModel,
+    train: Mapping[str, Sequence[Features]],
+    held_out: Mapping[str, Sequence[Features]],
+    devices: int,
+) -> tuple[Schedule, list[list[PackedRow]]]:
+    """Returns the batches to train on, and the held-out batches of a check."""
     limits = RowLimits(
         batch_tokens=settings.batch_tokens,
         documents=settings.documents,
@@ -138,69 +197,30 @@ def run_training(
         stacked=settings.decoding.documents == "stacked",
     )
     schedule = plan_schedule(
-        features,
-        work.compiled,
+        train,
+        job.compiled,
         limits,
-        batches_per_step=settings.gradient_accumulation * arguments.world_size,
+        batches_per_step=settings.gradient_accumulation * devices,
         num_steps=settings.num_steps,
         seed=settings.seed,
     )
-    checks = batches_of(
-        held_out, work.compiled, limits, random.Random(f"{settings.seed}, held-out batches")
-    )
-    every = min(settings.check_every or schedule.steps_per_epoch, schedule.steps)
-    _set_pace(arguments, schedule.steps, every)
+    generator = random.Random(f"{settings.seed}, held-out batches")
+    return schedule, batches_of(held_out, job.compiled, limits, generator)
+
+
+def _tuned(model: Any, settings: TrainingSettings, name: str) -> Any:
+    """Returns the model with the weights that are trained: adapters, or its own."""
     torch.manual_seed(settings.seed)
-    tuned = model.model
-    if settings.lora is not None:
-        tuned = add_lora(tuned, settings, work.name)
-    else:
-        tuned.requires_grad_(True)
-    if arguments.process_index == 0:
-        check_space(out, tuned, settings, -(-schedule.steps // every))
-    if settings.compile:
-        compile_layers(tuned)
-    remembered = getattr(tuned.config, "use_cache", True)
-    patience = settings.patience
-    stopping = [] if patience is None else [EarlyStoppingCallback(early_stopping_patience=patience)]
-    trainer = ParallelTrainer(
-        model=tuned,
-        args=arguments,
-        reader=model,
-        config=settings.decoding,
-        train_dataset=BatchDataset(schedule.batches, work.compiled, settings.seed),
-        eval_dataset=BatchDataset(checks, work.compiled, None) if held_out else None,
-        tell=tell,
-        callbacks=[OneOptimizer(), *stopping, *callbacks],
-    )
-    sharded = trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled
-    if sharded and settings.best_by == "f1":
-        raise InputError("F1 is not measured where weights are sharded: choose them by their loss")
-    schemas = {name: item.schema for name, item in work.compiled.items()}
-    score = partial(scorer, work.extractor, parts[1], schemas, settings.decoding, **work.options)
-    if held_out and not sharded:
-        trainer.f1 = score()
-    padding = padding_share(schedule.batches)
-    tell(
-        f"training on {counted(trained, 'document')} of "
-        f"{counted(len(features), 'category', 'categories')}, {kept_back:,} held out; "
-        f"{counted(schedule.steps, 'step')}, {schedule.steps_per_epoch:,} an epoch; "
-        f"{padding:.1%} of the tokens are padding"
-    )
-    started = time.monotonic()
-    _train(trainer, last_checkpoint(checkpoints) if resume else None)
-    tuned.config.use_cache = remembered
-    outcome = _result(trainer.state, trained, kept_back, padding)
-    _save(trainer, tuned, work, out, settings)
-    if settings.merges and trainer.f1 is not None and trainer.is_world_process_zero():
-        outcome = replace(outcome, merged_f1=score()())
-    if trainer.is_world_process_zero():
-        seconds = round(time.monotonic() - started, 1)
-        write_card(out, _card(work, described, outcome, seconds))
-        if not keep_checkpoints:
-            shutil.rmtree(checkpoints, ignore_errors=True)
-    trainer.accelerator.wait_for_everyone()
-    return outcome
+    return model.requires_grad_(True) if settings.lora is None else add_lora(model, settings, name)
+
+
+def _early_stopping(patience: int | None) -> list[TrainerCallback]:
+    return [] if patience is None else [EarlyStoppingCallback(early_stopping_patience=patience)]
+
+
+def _is_sharded(trainer: ParallelTrainer) -> bool:
+    """Returns True if no process holds all weights."""
+    return bool(trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled)
 
 
 def _set_pace(arguments: TrainingArguments, steps: int, every: int) -> None:
@@ -231,28 +251,12 @@ def _train(trainer: ParallelTrainer, checkpoint: str | None) -> None:
         ) from error
 
 
-def trainable(extractor: Extractor, name: str, settings: TrainingSettings) -> TrainableModel:
-    """Returns the extractor's model for training. Raises ModelError if it cannot be trained."""
-    if not isinstance(extractor.model, DecoderModel):
-        raise ModelError(
-            f"{name} goes by the order of arrival (recurrent layers, ALiBi), and all values of a "
-            "document cannot be trained in one pass; train such a model with other tools"
-        )
-    model = extractor.model.model
-    if getattr(model, "is_quantized", False) and settings.quantization is None:
-        raise ModelError(
-            f"{name} is quantized, and such weights cannot be trained; name the model that it was "
-            "made from, or train adapters upon it with quantization nf4"
-        )
-    return TrainableModel(model)
-
-
 def _save(
-    trainer: ParallelTrainer, tuned: Any, work: TrainingJob, out: Path, settings: TrainingSettings
+    trainer: ParallelTrainer, tuned: Any, job: TrainingJob, out: Path, settings: TrainingSettings
 ) -> None:
     """Saves the model, with adapters merged where possible, with its tokenizer and prompt."""
-    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-        # Sharded weights are gathered by `save_model`, and cannot be merged here.
+    if _is_sharded(trainer):
+        # `save_model` gathers sharded weights; they cannot be merged here.
         trainer.save_model(str(out / ADAPTER if settings.lora is not None else out))
     elif trainer.is_world_process_zero():
         model = tuned
@@ -260,27 +264,27 @@ def _save(
             model = merge_lora(tuned, out / ADAPTER if settings.keep_adapter else None)
         if settings.bf16 and settings.quantization is None:
             round_weights(model, torch.bfloat16)
-        model.save_pretrained(out)  # above 4-bit weights the adapter alone: they cannot be merged
+        model.save_pretrained(out)  # the adapter alone, if the base weights have 4 bits
     if trainer.is_world_process_zero():
-        work.extractor.tokenizer.save_pretrained(out)
+        job.extractor.tokenizer.save_pretrained(out)
         for folder in (out, out / ADAPTER):
             if folder.is_dir():
-                write_trained(work.trained, folder)
-                if work.template is not None:
-                    (folder / "prompt.jinja").write_text(work.template, "utf-8")
+                write_trained(job.trained, folder)
+                if job.template is not None:
+                    (folder / "prompt.jinja").write_text(job.template, "utf-8")
 
 
 def _card(
-    work: TrainingJob, described: Mapping[str, Any], outcome: TrainingResult, seconds: float
+    job: TrainingJob, described: Mapping[str, Any], outcome: TrainingResult, seconds: float
 ) -> dict[str, Any]:
     return {
-        "model": work.name,
+        "model": job.name,
         "settings": dict(described),
         "categories": {
             name: [attribute.label for attribute in item.attributes]
-            for name, item in work.compiled.items()
+            for name, item in job.compiled.items()
         },
-        "format": sorted({item.format.name for item in work.compiled.values()}),
+        "format": sorted({item.format.name for item in job.compiled.values()}),
         "products": {"trained": outcome.trained, "held_out": outcome.held_out},
         "steps": outcome.steps,
         "held_out_loss": outcome.held_out_loss,

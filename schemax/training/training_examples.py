@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -147,3 +148,24 @@ def left_to_train(
             "document is left to train on: give fewer --shots"
         )
     return left, [example for example in examples if example.text not in texts]
+
+
+def split_examples(
+    examples: Sequence[TrainingExample], share: float, seed: int
+) -> tuple[list[TrainingExample], list[TrainingExample]]:
+    """Splits examples into (trained on, held out). Equal texts stay together.
+
+    A share above 0 holds out at least one text. Raises InputError if none is left to train on.
+    """
+    texts = sorted({example.text for example in examples})
+    random.Random(f"{seed}, held out").shuffle(texts)
+    count = max(1, round(share * len(texts))) if share else 0
+    if count >= len(texts):
+        raise InputError(
+            f"{len(texts)} different texts are too few to hold {share:.0%} back and train on others"
+        )
+    kept_back = set(texts[:count])
+    return (
+        [example for example in examples if example.text not in kept_back],
+        [example for example in examples if example.text in kept_back],
+    )

@@ -24,9 +24,8 @@ from schemax.config import DecodingConfig
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.formats import get_format
 from schemax.results import SlotText, build
-from schemax.training.discovery.discover import TEMPLATE, as_json, discovered
-from schemax.training.discovery.names import candidates
-from schemax.training.discovery.property_types import declared
+from schemax.training.discovery import TEMPLATE, as_json, candidates, discovered
+from schemax.training.property_types import declared
 
 Reader = Callable[[str, str], str | None]
 """(what the model is asked for, text) -> what it writes."""

@@ -29,9 +29,14 @@ from schemax.training.schedule import (
     padding_share,
     plan_schedule,
 )
-from schemax.training.sequences import IGNORE, TrainingSequence, collate, training_sequence
+from schemax.training.sequences import (
+    IGNORE,
+    TrainingSequence,
+    collate,
+    slot_targets,
+    training_sequence,
+)
 from schemax.training.settings import TrainingSettings
-from schemax.training.targets import slot_targets
 from schemax.training.training_examples import TrainingExample
 
 AUTOREGRESSIVE = ("autoregressive", "isolated", "independent")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import numpy as np
 from pydantic import BaseModel
@@ -20,9 +22,78 @@ from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.scores import scores_of
 from schemax.extraction.extractor import Extractor
 from schemax.results import Extraction
-from schemax.training.fitting.candidate import Candidate
-from schemax.training.fitting.search import Outcomes, OutOfTime
-from schemax.training.fitting.trials import OutcomeCounts, Trials
+from schemax.training.fitting.search import Candidate, Outcomes, OutOfTime
+
+OutcomeCounts = tuple[int, ...]
+"""The counts of outcomes (`OUTCOMES`) of a document's pairs, by the protocol."""
+
+
+def sidecar(output: Path) -> Path:
+    """Returns the file of measured outcomes that belongs to an output."""
+    return output.with_name(f"_{output.name}.fit.jsonl")
+
+
+class Trials:
+    """Outcomes by prompt and document, appended to a file line by line; None keeps no file.
+
+    digest: of all that outcomes depend on. A file with another digest is begun anew.
+    """
+
+    def __init__(self, path: Path | None, digest: str) -> None:
+        self.outcomes: dict[tuple[str, int], OutcomeCounts] = {}
+        self.seconds = 0.0  # spent on measuring, in earlier runs and this one
+        self._file: TextIO | None = None
+        if path is not None:
+            end = self._read(path, digest)
+            self._file = path.open("r+" if end else "w", encoding="utf-8")
+            self._file.seek(end)
+            self._file.truncate()  # drops a line that was cut off
+            if not end:
+                self._write({"digest": digest})
+        self.known = len(self.outcomes)
+
+    def add(self, key: str, row: int, outcome: OutcomeCounts) -> None:
+        self.outcomes[key, row] = outcome
+        self._write({"key": key, "row": row, "outcome": outcome})
+
+    def spend(self, seconds: float) -> None:
+        self.seconds += seconds
+        self._write({"seconds": round(seconds, 3)})
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, line: object) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+
+    def _read(self, path: Path, digest: str) -> int:
+        """Reads a file's lines; returns their length in bytes, 0 for a file of anything else."""
+        try:
+            lines = path.read_bytes().splitlines(keepends=True)
+            if not lines or json.loads(lines[0]) != {"digest": digest}:
+                return 0
+        except (OSError, ValueError, RecursionError):
+            return 0
+        end = len(lines[0])
+        for line in lines[1:]:
+            try:
+                if not line.endswith(b"\n"):
+                    break
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                break
+            end += len(line)
+        return end
+
+    def _take(self, line: Any) -> None:
+        if "seconds" in line:
+            self.seconds += line["seconds"]
+        else:
+            self.outcomes[line["key"], line["row"]] = tuple(line["outcome"])
 
 
 @dataclass(frozen=True, slots=True)

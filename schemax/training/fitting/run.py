@@ -31,12 +31,9 @@ from schemax.extraction.prompt_file import Demonstration, PromptFile
 from schemax.extraction.stated import titles_of
 from schemax.io import fingerprint
 from schemax.servers.remote import RemoteModel
-from schemax.training.fitting.candidate import Candidate
-from schemax.training.fitting.demonstrations import coverage_order
-from schemax.training.fitting.measuring import Measuring, Work
-from schemax.training.fitting.search import SIZES, Search, Space, Trial
-from schemax.training.fitting.split import Split, split_rows
-from schemax.training.fitting.trials import Trials
+from schemax.training.fitting.measuring import Measuring, Trials, Work
+from schemax.training.fitting.search import SIZES, Candidate, Search, Space, Trial
+from schemax.training.fitting.split import Split, coverage_order, split_rows
 
 SEARCHING = 0.8
 """The share of the time for the search; the rest calibrates and reads held-out documents."""

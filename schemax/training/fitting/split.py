@@ -1,10 +1,12 @@
-"""The split of labelled documents into three parts: to show, to decide, to measure the gain."""
+"""The rows to show, to decide by and to hold out, and the order of the rows to show."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
@@ -56,3 +58,39 @@ def split_rows(examples: Sequence[Example], seed: int) -> Split:
         split.deciding[category] = sorted(rows[held_out : held_out + deciding])
         split.pool[category] = sorted(rows[held_out + deciding :])
     return split
+
+
+_ABSENT = 0.5
+"""The worth of showing an attribute's absence, relative to showing a value."""
+
+
+def coverage_order(
+    rows: Sequence[int],
+    labels: Mapping[int, Mapping[str, Any]],
+    names: Sequence[str],
+    count: int | None = None,
+) -> list[int]:
+    """Orders rows greedily, so that the first rows cover as many attributes as possible.
+
+    Each row shows what the rows before it show least: first a value of every attribute, then its
+    absence, then either again. Of rows with equal worth, the first in `rows` comes first.
+
+    labels: row -> attribute -> value, None if the text states none; names: all attributes.
+    count: the number of rows to order, behind which the others keep their order; None for all.
+    """
+    left, order = list(rows), list[int]()
+    counts: Counter[tuple[str, bool]] = Counter()
+    while left and len(order) != count:
+        best = max(left, key=lambda row: _worth(labels[row], names, counts))  # the first of equals
+        left.remove(best)
+        order.append(best)
+        counts.update((name, labels[best].get(name) is not None) for name in names)
+    return order + left
+
+
+def _worth(
+    labels: Mapping[str, Any], names: Sequence[str], counts: Counter[tuple[str, bool]]
+) -> float:
+    """Returns the worth of a row; by the square, a first showing is worth more than later ones."""
+    stated = ((name, labels.get(name) is not None) for name in names)
+    return sum((1.0 if one[1] else _ABSENT) / (1 + counts[one]) ** 2 for one in stated)
