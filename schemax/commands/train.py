@@ -14,7 +14,7 @@ from schemax.commands.console import UsageError, listed, plain_warnings, refused
 from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.config import PRESETS, resolve_decoding
 from schemax.evaluation.datasets import dataset
-from schemax.evaluation.plots import check_picture
+from schemax.evaluation.reliability import check_picture
 from schemax.extraction.extractor import Extractor
 from schemax.training.settings import TrainingSettings
 

@@ -1,10 +1,11 @@
-"""Calibrates a model on annotated products: extracts values, and fits their confidences."""
+"""Calibrates a model on annotated documents: extracts values, and fits their confidences."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
@@ -19,17 +20,24 @@ from schemax.base.messages import counted
 from schemax.compiler.few_shot import FewShotExamples
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example
-from schemax.evaluation.intervals import Counts, count_by_product, difference_interval, f1_of
-from schemax.evaluation.pairs import Outcome, outcome_of
+from schemax.evaluation.datasets import Dataset, as_shown, schemas_for
+from schemax.evaluation.examples import Example, read_examples
+from schemax.evaluation.labelled_schemas import as_declared, note_misfits
 from schemax.evaluation.reliability import VALUES, Reliability, reliability
 from schemax.evaluation.scores import (
+    Counts,
+    Outcome,
     by_attribute,
+    count_by_product,
+    difference_interval,
     extractions_of,
+    f1_of,
     labelled,
+    outcome_of,
     score_predictions,
     values_of,
 )
+from schemax.evaluation.shots import Shots, prompted, shots_for
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.familiarity import mean_logprob
 from schemax.results import FieldResult
@@ -293,3 +301,47 @@ def calibrate(
     usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
     fitted = replace(found.calibration, usual_logprob=usual, usual_deviation=deviation)
     return replace(found, calibration=fitted)
+
+
+def calibrate_on(
+    data: Dataset,
+    load: Callable[[], Extractor],
+    formats: Sequence[str | None],
+    *,
+    limit: int | None = None,
+    schema_examples: bool | None = None,
+    shots: Path | None = None,
+    count: int | None = None,
+    decoding: DecodingConfig | None = None,
+    **settings: Any,
+) -> Fit:
+    """Calibrates a model on annotated documents, with progress on stderr.
+
+    shots: a file of examples; prompts show the first `count`. schema_examples: see `as_shown`.
+    settings: others of `calibrate`.
+    """
+    everything = read_examples(data.file)
+    examples = everything[:limit]
+    extractor = load()
+    if (decoding or extractor.decoding).layout == "autoregressive":
+        raise InputError("values of the autoregressive layout have no confidence to calibrate")
+    schemas = schemas_for(data.schemas, examples, [extractor], data.language)
+    examples = as_declared(examples, schemas)
+    note_misfits(examples, schemas)
+    extractor = prompted(extractor, schemas, examples, data)
+    schemas = as_shown(schemas, data.schemas, examples, extractor, schema_examples)
+    pairs = None
+    if shots is not None:
+        texts = {example.text for example in everything}
+        shown = Shots.read(shots, schemas)
+        pairs = shots_for(shown, schemas, data, hidden=texts, count=count).of(schemas)
+    return calibrate(
+        extractor,
+        examples,
+        schemas,
+        formats,
+        decoding=decoding,
+        shots=pairs,
+        show_progress=True,
+        **settings,
+    )

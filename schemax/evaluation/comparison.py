@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemax.evaluation.examples import Example, row_ids
-from schemax.evaluation.intervals import Interval, difference_interval, share_interval
-from schemax.evaluation.pairs import is_null
-from schemax.evaluation.scores import Scores, score_predictions
+from schemax.evaluation.scores import (
+    Interval,
+    Scores,
+    difference_interval,
+    is_null,
+    score_predictions,
+    share_interval,
+)
 
 _RIGHT = ("nn", "vc")
 

@@ -1,24 +1,186 @@
-"""Measures settings of one model or several on the same annotated documents."""
+"""Measures settings of models on annotated documents: extracts, times, scores, judges."""
 
 from __future__ import annotations
 
+import platform
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from statistics import mean
+from typing import Any, get_args
+
+from pydantic import BaseModel
 
 from schemax.base.messages import counted, say, some_of
+from schemax.base.progress import track
 from schemax.base.trained import note_trained
+from schemax.compiler.few_shot import FewShotExample
 from schemax.config import decoding_name
 from schemax.evaluation.datasets import Dataset, as_shown, note_texts, schemas_for
-from schemax.evaluation.examples import Example, duplicated_ids, read_examples
-from schemax.evaluation.judge import JudgeForm
-from schemax.evaluation.labelled_schemas import as_declared, note_misfits
-from schemax.evaluation.measure import judge_run, measure
-from schemax.evaluation.runs import EvaluationRun
+from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
+from schemax.evaluation.judge import (
+    PRODUCT_TEMPLATE,
+    JudgeForm,
+    Judgement,
+    cases_of,
+    product_cases,
+    product_judgement,
+)
+from schemax.evaluation.labelled_schemas import as_declared, note_misfits, parts_of
+from schemax.evaluation.runs import EvaluationRun, Judged
+from schemax.evaluation.scores import by_attribute, labelled, score_predictions, values_of
 from schemax.evaluation.shots import Shots, prompted, shots_for
 from schemax.extraction.extractor import Extractor
+from schemax.results import Extraction
+from schemax.results.list_results import without_items
+from schemax.servers.remote import RemoteModel
+from schemax.tokens import FinishReason
+
+ALONE = "+alone"
+_WARM_UP = 16
+
+ShotsByCategory = Mapping[str, Sequence[FewShotExample]]
+"""Examples by category, for the extractor."""
+
+
+def measure(
+    extractor: Extractor,
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    name: str,
+    settings: Mapping[str, Any],
+    num_shots: int | None,
+    shots: ShotsByCategory | None,
+) -> EvaluationRun:
+    """Extracts from the examples in one setting, and measures scores and time.
+
+    name: the decoding's, followed by `ALONE` to ask for every field by itself.
+    settings: of `Extractor.stream`. num_shots: the most examples in a prompt.
+    """
+    asked = parts_of(schemas) if name.endswith(ALONE) else [schemas]
+    _read(extractor, examples[:_WARM_UP], asked, shots, settings)
+    started = time.perf_counter()
+    found = _read(extractor, examples, asked, shots, settings)
+    seconds = time.perf_counter() - started
+    items = [item for parts in found for item in parts]
+    predictions = labelled(examples, [values_of(*parts) for parts in found], schemas)
+    sure = [
+        {name: field.confidence for item in parts for name, field in item.fields.items()}
+        for parts in found
+    ]
+    legal = [
+        field.legal_probability
+        for item in items
+        for field in item.fields.values()
+        if field.legal_probability is not None
+    ]
+    ends = Counter(
+        field.finish_reason for item in items for field in without_items(item.fields).values()
+    )
+    return EvaluationRun(
+        decoding=name,
+        shots=num_shots,
+        examples=examples,
+        predictions=predictions,
+        confidences=by_attribute(examples, sure, schemas),
+        scores=score_predictions(examples, predictions),
+        passes=mean(sum(item.steps for item in parts) for parts in found),
+        seconds=seconds,
+        finish_reasons={reason: ends[reason] for reason in get_args(FinishReason)},
+        invalid_fields=sum(
+            len({error.field for error in item.errors if error.field is not None}) for item in items
+        ),
+        invalid_rows=sum(any(item.errors for item in parts) for parts in found),
+        failed_rows=sum(not all(item.ok for item in parts) for parts in found),
+        legal_mass=mean(legal) if legal else None,
+    )
+
+
+def _read(
+    extractor: Extractor,
+    examples: Sequence[Example],
+    asked: Sequence[Mapping[str, type[BaseModel]]],
+    shots: ShotsByCategory | None,
+    settings: Mapping[str, Any],
+) -> list[list[Extraction[Any]]]:
+    """The extractions of each product, one per element of `asked`: whole schemas, or fields."""
+    found: list[list[Extraction[Any]]] = [[] for _ in examples]
+    for part in asked:
+        places = [n for n, example in enumerate(examples) if example.category in part]
+        records = [shown_record(examples[n]) for n in places]
+        own = _examples_of(shots, part)
+        for item in extractor.stream(records, part, category="category", examples=own, **settings):
+            found[places[item.index]].append(item)
+    return found
+
+
+def judge_run(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) -> Judged:
+    """Asks a model for verdicts on a run's predictions. name: the judge's, in reports.
+
+    A row without an instance names no class, so its verdict is unparseable.
+    """
+    cases = cases_of(run.examples, run.predictions)
+    if form == "value":
+        stream = judge.stream([case.text for case in cases], Judgement)
+        tracked = track(stream, total=len(cases), unit="verdicts")
+        items = sorted(tracked, key=lambda item: item.index)
+        found = [None if item.value is None else item.value.verdict for item in items]
+        return Judged(name, form, cases, found)
+    names = {e.category: list(p) for e, p in zip(run.examples, run.predictions, strict=True)}
+    whole = judge.stream(
+        product_cases(run.examples, run.predictions),
+        {category: product_judgement(own) for category, own in names.items()},
+        category="category",
+        text="text",
+        template=PRODUCT_TEMPLATE,
+        decoding="autoregressive",
+    )
+    said: dict[int, list[Any]] = {}
+    for item in track(whole, total=len(run.examples), unit="products"):
+        own = names[run.examples[item.index].category]
+        values = [field.value for field in item.fields.values()]
+        said[item.index] = values[1:] if values else [None] * len(own)
+    return Judged(name, form, cases, [v for place in sorted(said) for v in said[place]])
+
+
+def setting_of(extractor: Extractor) -> str:
+    """Describes model, dtype and hardware, without which a speed means nothing."""
+    import torch
+
+    model = extractor.model
+    if isinstance(model, RemoteModel):
+        return f"{model.name}, {model.client.url} ({model.served.kind})"
+    parameters = sum(p.numel() for p in model.model.parameters()) / 1e6
+    place = (
+        torch.cuda.get_device_name(model.device)
+        if model.device.type == "cuda"
+        else f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    )
+    return (
+        f"{type(model.model).__name__}, {parameters:.1f} M parameters, "
+        f"{str(model.dtype).removeprefix('torch.')}, {place}"
+    )
+
+
+def _examples_of(
+    shots: ShotsByCategory | None, part: Mapping[str, type[BaseModel]]
+) -> ShotsByCategory | None:
+    """The examples of whole schemas, cut to the fields of `part`."""
+
+    def own(value: Any, schema: type[BaseModel]) -> Any:
+        if isinstance(value, schema):
+            return value
+        stated = schema.model_fields.keys() & value.model_fields_set
+        return {name: getattr(value, name) for name in stated}
+
+    return shots and {
+        category: [(text, own(value, schema)) for text, value in shots[category]]
+        for category, schema in part.items()
+        if category in shots
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,7 @@ from schemax.attributes import attr
 from schemax.base.resources import resource_dir
 from schemax.compiler.prompt import ShownAttribute, ShownDocument
 from schemax.evaluation.examples import Example
-from schemax.evaluation.pairs import Outcome, is_null
-from schemax.evaluation.scores import Scores
+from schemax.evaluation.scores import Outcome, Scores, is_null
 from schemax.extraction.schema import AttrSchema
 
 JudgeForm = Literal["value", "product"]

@@ -11,7 +11,6 @@ from typing import Any
 from schemax.base.messages import counted
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids
-from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.judge import (
     Case,
     JudgeForm,
@@ -20,9 +19,8 @@ from schemax.evaluation.judge import (
     agreement,
     score_verdicts,
 )
-from schemax.evaluation.pairs import PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability, reliability_of
-from schemax.evaluation.scores import Scores
+from schemax.evaluation.scores import PairScore, Scores, f1_interval, mean_f1
 from schemax.extraction.stated import Label
 
 

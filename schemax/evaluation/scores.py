@@ -1,23 +1,167 @@
-"""Scores of predictions for annotated examples, given or extracted here."""
+"""Exact-match scores of predictions: outcomes of attribute-value pairs, F1 and its intervals.
+
+Outcomes follow the protocol of ExtractGPT (Brinkmann et al., 2024), as the HPD paper does: every
+annotated (product, attribute) pair is one of NN (both null), NV (target null), VN (prediction
+null), VC (exact match) and VW (another value); P = VC / (NV + VC + VW), R = VC / (VN + VC + VW).
+
+Intervals are bootstrap intervals over products: products are drawn with replacement, with all their
+pairs, since the pairs of a product depend on each other. An interval is the middle 95 % of the F1s
+of all draws (the percentile bootstrap; Efron and Tibshirani, An Introduction to the Bootstrap,
+1993).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes
 from schemax.base.progress import track
 from schemax.compiler.few_shot import writable
 from schemax.evaluation.examples import Example, shown_record
-from schemax.evaluation.intervals import Counts, count_by_product
-from schemax.evaluation.pairs import Outcome, PairScore, count_outcomes, is_null, outcome_of
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.stated import Label, as_text, named_rows, titles_of
 from schemax.results import Extraction
 from schemax.results.values import reading_language
+
+Outcome = Literal["nn", "nv", "vn", "vc", "vw"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+_NULLS = {"", "n/a", "none", "null"}
+
+
+@dataclass(frozen=True, slots=True)
+class PairScore:
+    """Counts of pairs by outcome, with precision, recall and F1."""
+
+    nn: int = 0
+    nv: int = 0
+    vn: int = 0
+    vc: int = 0
+    vw: int = 0
+
+    @property
+    def precision(self) -> float:
+        """The share of predicted values that are right."""
+        return self.vc / max(1, self.nv + self.vc + self.vw)
+
+    @property
+    def recall(self) -> float:
+        """The share of stated values that were found."""
+        return self.vc / max(1, self.vn + self.vc + self.vw)
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall; 0 if no value is stated or predicted."""
+        # 2PR / (P + R) in one division.
+        return 2 * self.vc / max(1, self.nv + self.vn + 2 * (self.vc + self.vw))
+
+    @property
+    def defined(self) -> bool:
+        """True if any value is stated or predicted; otherwise F1 means nothing."""
+        return bool(self.nv or self.vn or self.vc or self.vw)
+
+
+def outcome_of(label: str | None | tuple[str | None, ...], prediction: str | None) -> Outcome:
+    """The outcome of a prediction. label: a value, None, or several accepted values.
+
+    A prediction that equals any accepted value is right. Null, "n/a" and the like are equal. If
+    both values and null are accepted, the first one decides whether the label counts as null.
+    """
+    accepted = label if isinstance(label, tuple) else (label,)
+    if is_null(prediction):
+        return "nn" if any(map(is_null, accepted)) else "vn"
+    if prediction in accepted:
+        return "vc"
+    return "nv" if is_null(accepted[0]) else "vw"
+
+
+def is_null(value: str | None) -> bool:
+    """True for None, "", "n/a", "none" and "null"."""
+    return value is None or value.strip().lower() in _NULLS
+
+
+def count_outcomes(outcomes: Iterable[Outcome]) -> PairScore:
+    """Counts outcomes; the scores of the counts are micro averages."""
+    counts = Counter(outcomes)
+    return PairScore(*(counts[name] for name in OUTCOMES))
+
+
+def mean_f1(scores: Iterable[PairScore]) -> float:
+    """Macro F1: the mean over defined scores; 0 if none is defined."""
+    found = [score.f1 for score in scores if score.defined]
+    return sum(found) / len(found) if found else 0.0
+
+
+RESAMPLES = 1_000
+LEVEL = 0.95
+
+Counts = npt.NDArray[np.int64]
+
+
+class Interval(NamedTuple):
+    """A 95 % interval."""
+
+    low: float
+    high: float
+
+
+def count_by_product(outcomes: Iterable[tuple[int, Outcome]], products: int) -> Counts:
+    """(product, outcome) of pairs -> (products, 5) counts of each product's outcomes."""
+    counts = np.zeros((products, len(OUTCOMES)), np.int64)
+    for product, outcome in outcomes:
+        counts[product, OUTCOMES.index(outcome)] += 1
+    return counts
+
+
+def f1_of(counts: Counts) -> npt.NDArray[np.float64]:
+    """(..., 5) counts of outcomes, in the order of `OUTCOMES`, -> (...) F1; 0 where undefined."""
+    _, nv, vn, vc, vw = np.moveaxis(counts, -1, 0)
+    # 2PR / (P + R) in one division, as in `PairScore.f1`.
+    return np.asarray(2 * vc / np.maximum(1, nv + vn + 2 * (vc + vw)), np.float64)
+
+
+def f1_interval(counts: Counts) -> Interval:
+    """The interval of F1. counts: (products, 5), as of `Scores.counts`."""
+    return _middle(f1_of(resampled(counts)))
+
+
+def difference_interval(first: Counts, second: Counts) -> Interval:
+    """The interval of F1(second) - F1(first), both (products, 5) on the same products.
+
+    Each draw takes the same products for both, so that products hard for both cancel out.
+    """
+    drawn = resampled(np.concatenate((first, second), axis=1))
+    ours, theirs = drawn[:, : len(OUTCOMES)], drawn[:, len(OUTCOMES) :]
+    return _middle(f1_of(theirs) - f1_of(ours))
+
+
+def share_interval(parts: Sequence[int], wholes: Sequence[int]) -> Interval:
+    """The interval of sum(parts) / sum(wholes), both counted by product."""
+    drawn = resampled(np.stack((parts, wholes), axis=1).astype(np.int64))
+    return _middle(drawn[:, 0] / np.maximum(1, drawn[:, 1]))
+
+
+def resampled(counts: Counts) -> Counts:
+    """(products, columns) -> (RESAMPLES, columns): sums over products drawn with replacement."""
+    # Drawing distinct rows by their shares equals drawing products, and is cheap.
+    distinct, sizes = np.unique(counts, axis=0, return_counts=True)
+    generator = np.random.default_rng(0)
+    weights = generator.multinomial(len(counts), sizes / len(counts), size=RESAMPLES)
+    return np.asarray(weights @ distinct, np.int64)
+
+
+def _middle(values: npt.NDArray[np.float64]) -> Interval:
+    tail = 50 * (1 - LEVEL)
+    low, high = np.percentile(values, [tail, 100 - tail])
+    return Interval(float(low), float(high))
+
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

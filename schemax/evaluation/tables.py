@@ -11,11 +11,10 @@ from rich.table import Table
 from schemax.base.messages import counted, some_of
 from schemax.base.terminal import Columns, table
 from schemax.evaluation.comparison import Comparison, Paired
-from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.judge import agreement
-from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability
 from schemax.evaluation.runs import EvaluationRun, Judged
+from schemax.evaluation.scores import OUTCOMES, PairScore, f1_interval, mean_f1
 
 
 def runs_shown(

@@ -21,7 +21,7 @@ from schemax.base.trained import FILE, TrainedWith
 from schemax.compiler import CompiledSchema
 from schemax.compiler.prompt import template_source, usual_template
 from schemax.errors import InputError, SchemaError
-from schemax.evaluation.plots import drawing
+from schemax.evaluation.reliability import drawing
 from schemax.extraction.schema import AttrSchema
 
 CARD = "training.json"

@@ -10,9 +10,17 @@ import pytest
 
 from schemax.evaluation.comparison import compare, mcnemar
 from schemax.evaluation.examples import Example
-from schemax.evaluation.intervals import difference_interval, f1_interval, f1_of
-from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1, outcome_of
-from schemax.evaluation.scores import Scores, score_predictions
+from schemax.evaluation.scores import (
+    OUTCOMES,
+    PairScore,
+    Scores,
+    difference_interval,
+    f1_interval,
+    f1_of,
+    mean_f1,
+    outcome_of,
+    score_predictions,
+)
 
 EXAMPLES = [
     Example("Tea", "a", {"Brand": "Tazo", "Flavor": None, "Size": ("24 ct", "24")}, id="one"),

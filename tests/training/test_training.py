@@ -12,8 +12,7 @@ from test_exactness import COMBINATIONS, SHORT, settings
 
 from schemax.compiler import TextCodec, compile_schema
 from schemax.evaluation.examples import Example
-from schemax.evaluation.pairs import PairScore
-from schemax.evaluation.scores import score_predictions
+from schemax.evaluation.scores import PairScore, score_predictions
 from schemax.extraction.stated import Label
 from schemax.runtime.engine.engine import decode
 from schemax.runtime.models.model import DecoderModel

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from schemax.evaluation.benchmark.engines.base import BenchmarkError, Engine, Unavailable
+from schemax.evaluation.benchmark.engines import BenchmarkError, Engine, Unavailable
 from schemax.evaluation.benchmark.workload import Workload, first_difference
 from schemax.runtime.slots.memory import is_out_of_memory
 

@@ -22,9 +22,15 @@ from schemax.config import Constrain
 from schemax.errors import InputError
 from schemax.evaluation.calibrate import FEWEST, calibrate
 from schemax.evaluation.examples import Example, row_ids, shown_text
-from schemax.evaluation.intervals import Interval, difference_interval, f1_interval
 from schemax.evaluation.labelled_schemas import lists_of
-from schemax.evaluation.scores import Scores, extractions_of, scores_of
+from schemax.evaluation.scores import (
+    Interval,
+    Scores,
+    difference_interval,
+    extractions_of,
+    f1_interval,
+    scores_of,
+)
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.labels import labelled_instance
 from schemax.extraction.prompt_file import Demonstration, PromptFile

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemax.config import Constrain
-from schemax.evaluation.intervals import f1_interval, f1_of, resampled
+from schemax.evaluation.scores import f1_interval, f1_of, resampled
 
 RowNumbers = tuple[int, ...]
 """Places in the sequence of labelled documents."""

@@ -21,7 +21,7 @@ from transformers import (
     StoppingCriteriaList,
 )
 
-from schemax.evaluation.benchmark.engines.base import Emitted, Engine, EngineOptions
+from schemax.evaluation.benchmark.engines import Emitted, Engine, EngineOptions
 from schemax.evaluation.benchmark.workload import Ids, Workload
 from schemax.runtime.models.architecture import state_name
 
