@@ -57,19 +57,19 @@ def measure(
 ) -> EvaluationRun:
     """Extracts from the examples in one setting, and measures scores and time.
 
-    name: the decoding's, followed by `ALONE` to ask for every field by itself.
-    settings: of `Extractor.stream`. num_shots: the most examples in a prompt.
+    name: the decoding's; the suffix `ALONE` asks for every field by itself.
+    settings: arguments of `Extractor.stream`. num_shots: the most examples in a prompt.
     """
-    asked = parts_of(schemas) if name.endswith(ALONE) else [schemas]
-    _read(extractor, examples[:_WARM_UP], asked, shots, settings)
+    schema_parts = parts_of(schemas) if name.endswith(ALONE) else [schemas]
+    _read(extractor, examples[:_WARM_UP], schema_parts, shots, settings)
     started = time.perf_counter()
-    found = _read(extractor, examples, asked, shots, settings)
+    rows = _read(extractor, examples, schema_parts, shots, settings)
     seconds = time.perf_counter() - started
-    items = [item for parts in found for item in parts]
-    predictions = labelled(examples, [values_of(*parts) for parts in found], schemas)
+    items = [item for parts in rows for item in parts]
+    predictions = labelled(examples, [values_of(*parts) for parts in rows], schemas)
     sure = [
         {name: field.confidence for item in parts for name, field in item.fields.items()}
-        for parts in found
+        for parts in rows
     ]
     legal = [
         field.legal_probability
@@ -87,14 +87,14 @@ def measure(
         predictions=predictions,
         confidences=by_attribute(examples, sure, schemas),
         scores=score_predictions(examples, predictions),
-        passes=mean(sum(item.steps for item in parts) for parts in found),
+        passes=mean(sum(item.steps for item in parts) for parts in rows),
         seconds=seconds,
         finish_reasons={reason: ends[reason] for reason in get_args(FinishReason)},
         invalid_fields=sum(
             len({error.field for error in item.errors if error.field is not None}) for item in items
         ),
-        invalid_rows=sum(any(item.errors for item in parts) for parts in found),
-        failed_rows=sum(not all(item.ok for item in parts) for parts in found),
+        invalid_rows=sum(any(item.errors for item in parts) for parts in rows),
+        failed_rows=sum(not all(item.ok for item in parts) for parts in rows),
         legal_mass=mean(legal) if legal else None,
     )
 
@@ -102,33 +102,33 @@ def measure(
 def _read(
     extractor: Extractor,
     examples: Sequence[Example],
-    asked: Sequence[Mapping[str, type[BaseModel]]],
+    schema_parts: Sequence[Mapping[str, type[BaseModel]]],
     shots: ShotsByCategory | None,
     settings: Mapping[str, Any],
 ) -> list[list[Extraction[Any]]]:
-    """The extractions of each product, one per element of `asked`: whole schemas, or fields."""
-    found: list[list[Extraction[Any]]] = [[] for _ in examples]
-    for part in asked:
+    """Returns the extractions of each product, one per part: whole schemas, or single fields."""
+    rows: list[list[Extraction[Any]]] = [[] for _ in examples]
+    for part in schema_parts:
         places = [n for n, example in enumerate(examples) if example.category in part]
         records = [shown_record(examples[n]) for n in places]
         own = _examples_of(shots, part)
         for item in extractor.stream(records, part, category="category", examples=own, **settings):
-            found[places[item.index]].append(item)
-    return found
+            rows[places[item.index]].append(item)
+    return rows
 
 
 def judge_run(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) -> Judged:
     """Asks a model for verdicts on a run's predictions. name: the judge's, in reports.
 
-    A row without an instance names no class, so its verdict is unparseable.
+    The verdict of a row without an instance is unparseable.
     """
     cases = cases_of(run.examples, run.predictions)
     if form == "value":
         stream = judge.stream([case.text for case in cases], Judgement)
         tracked = track(stream, total=len(cases), unit="verdicts")
         items = sorted(tracked, key=lambda item: item.index)
-        found = [None if item.value is None else item.value.verdict for item in items]
-        return Judged(name, form, cases, found)
+        verdicts = [None if item.value is None else item.value.verdict for item in items]
+        return Judged(name, form, cases, verdicts)
     names = {e.category: list(p) for e, p in zip(run.examples, run.predictions, strict=True)}
     whole = judge.stream(
         product_cases(run.examples, run.predictions),
@@ -138,16 +138,16 @@ def judge_run(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) 
         template=PRODUCT_TEMPLATE,
         decoding="autoregressive",
     )
-    said: dict[int, list[Any]] = {}
+    by_place: dict[int, list[Any]] = {}
     for item in track(whole, total=len(run.examples), unit="products"):
         own = names[run.examples[item.index].category]
         values = [field.value for field in item.fields.values()]
-        said[item.index] = values[1:] if values else [None] * len(own)
-    return Judged(name, form, cases, [v for place in sorted(said) for v in said[place]])
+        by_place[item.index] = values[1:] if values else [None] * len(own)
+    return Judged(name, form, cases, [v for place in sorted(by_place) for v in by_place[place]])
 
 
 def setting_of(extractor: Extractor) -> str:
-    """Describes model, dtype and hardware, without which a speed means nothing."""
+    """Describes model, dtype and hardware, on which speed depends."""
     import torch
 
     model = extractor.model
@@ -168,7 +168,7 @@ def setting_of(extractor: Extractor) -> str:
 def _examples_of(
     shots: ShotsByCategory | None, part: Mapping[str, type[BaseModel]]
 ) -> ShotsByCategory | None:
-    """The examples of whole schemas, cut to the fields of `part`."""
+    """Returns the examples of whole schemas, cut to the fields of `part`."""
 
     def own(value: Any, schema: type[BaseModel]) -> Any:
         if isinstance(value, schema):
@@ -187,9 +187,9 @@ def _examples_of(
 class Evaluation:
     """A measurement of every decoding of every model with every number of examples.
 
-    models: names; None is the usual model. decodings: settings of `Extractor.stream` by the names
-    of runs, "" for the model's own. shots: a file of examples; counts: the numbers of examples to
-    show, () for all. schema_examples: see `as_shown`.
+    models: names; None is the default model. decodings: (name of the run, settings of
+    `Extractor.stream`); the name "" stands for the model's own decoding. shots: a file of examples;
+    counts: the numbers of examples to show, () for all. schema_examples: see `as_shown`.
     """
 
     data: Dataset
@@ -218,7 +218,8 @@ class Evaluation:
         examples = as_declared(examples, schemas)
         note_misfits(examples, schemas)
         extractors = {
-            name: prompted(one, schemas, examples, self.data) for name, one in extractors.items()
+            name: prompted(extractor, schemas, examples, self.data)
+            for name, extractor in extractors.items()
         }
         shots = None
         if self.shots is not None:
@@ -227,7 +228,7 @@ class Evaluation:
         counts: Sequence[int | None] = self.counts
         if not counts:
             counts = [None if shots is None else shots.most]
-        asked: list[tuple[Any, ...]] = []
+        measurements: list[tuple[Any, ...]] = []
         for model, extractor in extractors.items():
             note_trained(model, extractor, self.decodings[0][1], self.shots or self.counts or None)
             own = as_shown(schemas, self.data.schemas, examples, extractor, self.schema_examples)
@@ -239,10 +240,10 @@ class Evaluation:
                         pairs = None
                     elif shots is not None:
                         pairs = shots.first(count).of(own)
-                    # Errors of this setting are raised now, not after hours of other settings.
+                    # Raises this setting's errors now, not after hours of other settings.
                     extractor.stream((), own, category="category", examples=pairs, **settings)
-                    asked.append((model, extractor, own, called, settings, count, pairs))
-        return extractors, [self._measured(examples, *one) for one in asked]
+                    measurements.append((model, extractor, own, called, settings, count, pairs))
+        return extractors, [self._measured(examples, *measurement) for measurement in measurements]
 
     def _measured(
         self, examples: Sequence[Example], model: str | None, extractor: Extractor, *setting: Any
@@ -258,7 +259,7 @@ class Evaluation:
 def judged(
     runs: Sequence[EvaluationRun], judge: Extractor, name: str, forms: Sequence[JudgeForm]
 ) -> list[EvaluationRun]:
-    """The runs with verdicts of a model. name: the judge's, in reports."""
+    """Returns the runs with a model's verdicts. name: the judge's, in reports."""
     return [
         replace(run, judged=tuple(judge_run(judge, name, run, form) for form in forms))
         for run in runs

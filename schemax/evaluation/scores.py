@@ -69,10 +69,10 @@ class PairScore:
 
 
 def outcome_of(label: str | None | tuple[str | None, ...], prediction: str | None) -> Outcome:
-    """The outcome of a prediction. label: a value, None, or several accepted values.
+    """Returns the outcome of a prediction. label: a value, None, or several accepted values.
 
-    A prediction that equals any accepted value is right. Null, "n/a" and the like are equal. If
-    both values and null are accepted, the first one decides whether the label counts as null.
+    A prediction that equals any accepted value is right. All spellings of null are equal. If both
+    values and null are accepted, the first of them decides whether the label is null.
     """
     accepted = label if isinstance(label, tuple) else (label,)
     if is_null(prediction):
@@ -83,7 +83,7 @@ def outcome_of(label: str | None | tuple[str | None, ...], prediction: str | Non
 
 
 def is_null(value: str | None) -> bool:
-    """True for None, "", "n/a", "none" and "null"."""
+    """Returns True for None, "", "n/a", "none" and "null"."""
     return value is None or value.strip().lower() in _NULLS
 
 
@@ -94,9 +94,9 @@ def count_outcomes(outcomes: Iterable[Outcome]) -> PairScore:
 
 
 def mean_f1(scores: Iterable[PairScore]) -> float:
-    """Macro F1: the mean over defined scores; 0 if none is defined."""
-    found = [score.f1 for score in scores if score.defined]
-    return sum(found) / len(found) if found else 0.0
+    """Returns macro F1: the mean over defined scores; 0 if no score is defined."""
+    defined = [score.f1 for score in scores if score.defined]
+    return sum(defined) / len(defined) if defined else 0.0
 
 
 RESAMPLES = 1_000
@@ -121,21 +121,21 @@ def count_by_product(outcomes: Iterable[tuple[int, Outcome]], products: int) -> 
 
 
 def f1_of(counts: Counts) -> npt.NDArray[np.float64]:
-    """(..., 5) counts of outcomes, in the order of `OUTCOMES`, -> (...) F1; 0 where undefined."""
+    """Returns (...) F1 of (..., 5) counts, in the order of `OUTCOMES`; 0 if undefined."""
     _, nv, vn, vc, vw = np.moveaxis(counts, -1, 0)
     # 2PR / (P + R) in one division, as in `PairScore.f1`.
     return np.asarray(2 * vc / np.maximum(1, nv + vn + 2 * (vc + vw)), np.float64)
 
 
 def f1_interval(counts: Counts) -> Interval:
-    """The interval of F1. counts: (products, 5), as of `Scores.counts`."""
+    """Returns the interval of F1. counts: (products, 5), as of `Scores.counts`."""
     return _middle(f1_of(resampled(counts)))
 
 
 def difference_interval(first: Counts, second: Counts) -> Interval:
-    """The interval of F1(second) - F1(first), both (products, 5) on the same products.
+    """Returns the interval of F1(second) - F1(first), both (products, 5) on the same products.
 
-    Each draw takes the same products for both, so that products hard for both cancel out.
+    Each draw has the same products for both, so that products that are hard for both cancel out.
     """
     drawn = resampled(np.concatenate((first, second), axis=1))
     ours, theirs = drawn[:, : len(OUTCOMES)], drawn[:, len(OUTCOMES) :]
@@ -143,7 +143,7 @@ def difference_interval(first: Counts, second: Counts) -> Interval:
 
 
 def share_interval(parts: Sequence[int], wholes: Sequence[int]) -> Interval:
-    """The interval of sum(parts) / sum(wholes), both counted by product."""
+    """Returns the interval of sum(parts) / sum(wholes), both counted by product."""
     drawn = resampled(np.stack((parts, wholes), axis=1).astype(np.int64))
     return _middle(drawn[:, 0] / np.maximum(1, drawn[:, 1]))
 
@@ -185,7 +185,7 @@ class Pair:
 class Scores:
     """The outcomes of every attribute of every product.
 
-    products: their number. pairs: all attributes of their categories, labelled or not.
+    products: the number of products. pairs: all attributes of their categories, labelled or not.
 
     The protocol counts annotated pairs only; the strict variant counts all pairs, with null for a
     missing label.
@@ -215,16 +215,16 @@ class Scores:
         return self.by_part(lambda pair: (pair.category, pair.attribute))
 
     def by_part(self, part: Callable[[Pair], K], *, strict: bool = False) -> dict[K, PairScore]:
-        """Scores of pairs grouped by `part`, in order of appearance."""
-        found: dict[K, list[Outcome]] = {}
+        """Returns scores of pairs grouped by `part`, in order of appearance."""
+        groups: dict[K, list[Outcome]] = {}
         for pair in self.pairs:
-            outcomes = found.setdefault(part(pair), [])
+            outcomes = groups.setdefault(part(pair), [])
             if strict or pair.annotated:
                 outcomes.append(pair.outcome)
-        return {key: count_outcomes(outcomes) for key, outcomes in found.items()}
+        return {key: count_outcomes(outcomes) for key, outcomes in groups.items()}
 
     def counts(self, *, strict: bool = False) -> Counts:
-        """(products, 5) counts of each product's pairs by outcome, in the order of `OUTCOMES`."""
+        """Returns (products, 5) counts of pairs by outcome, in the order of `OUTCOMES`."""
         kept = (pair for pair in self.pairs if strict or pair.annotated)
         return count_by_product(((pair.product, pair.outcome) for pair in kept), self.products)
 
@@ -234,13 +234,13 @@ def labelled(
     predictions: Sequence[Mapping[str, Any]],
     schemas: Mapping[str, type[BaseModel]],
 ) -> list[dict[str, Any]]:
-    """Predictions as texts by attribute, named as in labels, for all attributes of the category.
+    """Returns predictions as texts by attribute, named as in labels, for all attributes.
 
-    A field without a prediction, as of a product that could not be read, gets None. A number, bool
-    or date that equals an accepted value takes its spelling: 55.0 becomes "55", true "yes".
+    A field without a prediction is None. A number, bool or date that equals an accepted value gets
+    the value's spelling: 55.0 becomes "55", true "yes".
     """
     attributes = {category: compile_attributes(schema) for category, schema in schemas.items()}
-    titles = {category: titles_of(found) for category, found in attributes.items()}
+    titles = {category: titles_of(fields) for category, fields in attributes.items()}
     texts = []
     for example, row in zip(examples, predictions, strict=True):
         labels, named = example.attributes, titles[example.category]
@@ -259,12 +259,14 @@ def _as_labelled(attribute: Attribute, text: str | None, label: Label, document:
     if text is None or attribute.is_list or (value := _value_of(attribute, text)) is None:
         return text
     accepted = label if isinstance(label, tuple) else (label,)
-    stated = (one for one in accepted if one is not None and not is_null(one))
-    return next((one for one in stated if _value_of(attribute, one, document) == value), text)
+    stated = (spelling for spelling in accepted if spelling is not None and not is_null(spelling))
+    return next(
+        (spelling for spelling in stated if _value_of(attribute, spelling, document) == value), text
+    )
 
 
 def _value_of(attribute: Attribute, text: str, document: str = "") -> Any:
-    """The number, bool, date or moment that a text states; None if it states none."""
+    """Returns the number, bool, date or moment that a text states; None if it states none."""
     if attribute.scalar is None:
         return None
     try:
@@ -281,7 +283,7 @@ def by_attribute(
     rows: Sequence[Mapping[str, V]],
     schemas: Mapping[str, type[BaseModel]],
 ) -> list[dict[str, V | None]]:
-    """Values of fields by attribute, as `labelled` names attributes; None without a value."""
+    """Returns values by attribute, as `labelled` names attributes; None without a value."""
     names = {category: titles_of(compile_attributes(s)) for category, s in schemas.items()}
     return [
         {
@@ -328,7 +330,7 @@ def extractions_of(
 
 
 def values_of(*items: Extraction[Any]) -> dict[str, Any]:
-    """Values by field, from extractions that each hold a part of a document's fields."""
+    """Returns values by field, from extractions that each hold a part of a document's fields."""
     return {name: field.value for item in items for name, field in item.fields.items()}
 
 

@@ -36,13 +36,17 @@ def runs_shown(
             f1 = {name: score.f1 for name, score in run.scores.by_category.items()}
             columns[run.name] = f1.get
         yield from ("F1 by category", table(categories, columns))
-    for run, (name, found) in zip(runs, reliability, strict=True):
+    for run, (name, figures) in zip(runs, reliability, strict=True):
         if by == "attribute":
             scores = run.scores.by_attribute.items()
             yield from (f"Attributes, {name}", table(scores, _ATTRIBUTES, left=2))
-        if by == "confidence" and found is not None:
-            yield from (f"Confidence, {name}", table(found.bins, _BINS), table(found.curve, _CURVE))
-    if judged := [(run, one) for run in runs for one in run.judged]:
+        if by == "confidence" and figures is not None:
+            yield from (
+                f"Confidence, {name}",
+                table(figures.bins, _BINS),
+                table(figures.curve, _CURVE),
+            )
+    if judged := [(run, verdicts) for run in runs for verdicts in run.judged]:
         yield from ("LLM judge", table(judged, _JUDGED), table(judged, _AGREEMENT))
     for run, comparison in zip(runs[1:], comparisons, strict=True):
         yield from comparison_shown(comparison, runs[0].name, run.name)
@@ -144,9 +148,9 @@ _ATTRIBUTES: Columns = {
 
 
 def _agrees(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
-    """A share of the annotated pairs."""
-    found = agreement(item[1].cases, item[1].verdicts, item[0].scores)
-    return getattr(found, name) / max(1, found.pairs)
+    """Returns a share of the annotated pairs."""
+    labelled = agreement(item[1].cases, item[1].verdicts, item[0].scores)
+    return getattr(labelled, name) / max(1, labelled.pairs)
 
 
 # Of runs with one of their judges.

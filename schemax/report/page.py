@@ -59,23 +59,25 @@ class Overview:
                 counts.least = min(counts.least, result.confidence)
 
     def plain(self) -> dict[str, Any]:
-        found = self._tally.summary()
+        summary = self._tally.summary()
         return {
             "facts": self.facts,
-            "failed": found.failed,
-            "failures": found.failure_kinds[:_MOST],
-            "errors": found.error_kinds[:_MOST],
-            "duplicates": [found.duplicates, list(found.duplicate_ids)],
+            "failed": summary.failed,
+            "failures": summary.failure_kinds[:_MOST],
+            "errors": summary.error_kinds[:_MOST],
+            "duplicates": [summary.duplicates, list(summary.duplicate_ids)],
             "fields": [
                 {
                     "name": name,
-                    "rows": one.rows,
-                    "stated": one.stated,
-                    "errors": one.errors,
-                    "confidence": round(one.confidence / one.known, 4) if one.known else None,
-                    "least": round(one.least, 4) if one.known else None,
+                    "rows": counts.rows,
+                    "stated": counts.stated,
+                    "errors": counts.errors,
+                    "confidence": round(counts.confidence / counts.known, 4)
+                    if counts.known
+                    else None,
+                    "least": round(counts.least, 4) if counts.known else None,
                 }
-                for name, one in self._fields.items()
+                for name, counts in self._fields.items()
             ],
         }
 

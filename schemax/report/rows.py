@@ -55,11 +55,11 @@ class PageImages:
 
         fields: name -> number.
         """
-        found = []
+        pages = []
         for text in item.texts.values():
             if isinstance(text, FileText) and text.pages is not None:
-                found += self._of_text(text, _marks(item, text, fields))
-        return found
+                pages += self._of_text(text, _marks(item, text, fields))
+        return pages
 
     def _of_text(self, text: FileText, marks: dict[int, list[tuple[int, Box]]]) -> list[Any]:
         numbers = sorted(marks)[:_MOST_OF_ROW]
@@ -71,28 +71,28 @@ class PageImages:
         except (InputError, OSError, EOFError, ValueError) as error:
             logger.warning("pages of %s are not shown: %s", text.file, error)
             return []
-        found = []
+        pages = []
         for number, (url, width, height) in zip(numbers, images, strict=True):
             if len(url) <= self.room:
                 self.room -= len(url)
                 places = [[field, *box] for field, box in marks[number]]
-                found.append([number, url, round(width, 1), round(height, 1), places])
-        return found
+                pages.append([number, url, round(width, 1), round(height, 1), places])
+        return pages
 
 
 def _marks(
     item: Extraction[Any], text: FileText, fields: Mapping[str, int]
 ) -> dict[int, list[tuple[int, Box]]]:
     """Returns page -> (field, box) of all values that are found in the text."""
-    found: dict[int, list[tuple[int, Box]]] = {}
+    marks: dict[int, list[tuple[int, Box]]] = {}
     for name, result in without_items(item.fields).items():
         for span in result.spans:
             if span is None or item.texts[span.field] is not text:
                 continue
             page, boxes, _ = text.location(span.start, span.end)
             if page is not None and boxes:
-                found.setdefault(page, []).extend((fields[name], box) for box in boxes)
-    return found
+                marks.setdefault(page, []).extend((fields[name], box) for box in boxes)
+    return marks
 
 
 _LARGEST = 2**53  # beyond it, JavaScript's numbers are not exact
@@ -143,7 +143,7 @@ class FieldSets:
         schema = self._schemas.get(number)
         if schema is None:
             return {}
-        editors = {self.fields[name]: one for name, one in editors_of(schema).items()}
+        editors = {self.fields[name]: editor for name, editor in editors_of(schema).items()}
         return {"editors": editors, "schema": known_declaration(schema)}
 
 
@@ -195,12 +195,12 @@ def _rounded(value: float | None) -> float | None:
 
 def _likeliest(result: FieldResult) -> list[tuple[str, float]]:
     """Returns the likeliest choices other than the value, as texts, without any shown as 0."""
-    others = [
+    choices = [
         (str(_plain(choice)) if choice is not None else "null", round(probability, 4))
         for choice, probability in result.alternatives.items()
         if choice != result.value and probability >= _LEAST_SHOWN
     ]
-    return sorted(others, key=lambda other: -other[1])[:_MOST_SHOWN]
+    return sorted(choices, key=lambda choice: -choice[1])[:_MOST_SHOWN]
 
 
 def _place(span: Span, texts: Mapping[str, str]) -> tuple[int, int, int]:
@@ -239,8 +239,8 @@ def editors_of(schema: type[Any]) -> dict[str, dict[str, Any]]:
         attributes = compile_attributes(schema)
     except SchemaError:  # a class that is the name of a category alone
         return {}
-    found = {attribute.name: _editor(attribute) for attribute in attributes}
-    return {name: editor for name, editor in found.items() if editor}
+    editors = {attribute.name: _editor(attribute) for attribute in attributes}
+    return {name: editor for name, editor in editors.items() if editor}
 
 
 def _editor(attribute: Attribute) -> dict[str, Any]:

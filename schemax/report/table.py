@@ -34,12 +34,12 @@ def add_table(
     texts = _Texts(record)
     for row in read_results(output, record.table):
         index = row["index"]
-        found = texts.of(index)
+        row_texts = texts.of(index)
         if index not in done:
             category = row.get("schema") or record.category or "rows"
             if category not in models:
                 models[category] = _model(category, record, declare)
-            page.add(_extraction(row, found, models[category], _paths(row, record)))
+            page.add(_extraction(row, row_texts, models[category], _paths(row, record)))
     if texts.problem is not None:
         page.overview.facts.append(("Texts", texts.problem))
 
@@ -50,9 +50,9 @@ def _model(category: str, record: RunRecord, declare: Declare) -> type[BaseModel
     with suppress(SchemaError):
         if document is not None:
             return declare({**document, "category": category})
-    made = create_model(category)
-    made.__schema_settings__ = {"category": category}  # type: ignore[attr-defined]
-    return made
+    empty = create_model(category)
+    empty.__schema_settings__ = {"category": category}  # type: ignore[attr-defined]
+    return empty
 
 
 class _Texts:

@@ -48,11 +48,11 @@ def check_unseen(folder: Path, file: Path) -> None:
 
 def versions() -> dict[str, str]:
     """Returns the versions of the software that results depend on."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in ("schemax-hpd", "torch", "transformers", "accelerate", "peft"):
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            installed[name] = metadata.version(name)
+    return installed
 
 
 def trained_with(
@@ -91,9 +91,9 @@ def trained_with(
     return TrainedWith(format, decoding, schemas), next(iter(sources.values())) if shared else None
 
 
-def _warn_unwritten(what: str, category: str) -> None:
+def _warn_unwritten(part: str, category: str) -> None:
     warnings.warn(
-        f"{what} of {category!r} is code, which {FILE} does not hold: name it where the model is "
+        f"{part} of {category!r} is code, which {FILE} does not hold: name it where the model is "
         "used",
         stacklevel=3,
     )

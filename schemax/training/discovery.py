@@ -88,8 +88,8 @@ class Discovery:
     def report(self) -> dict[str, Any]:
         """Returns the discovery without the declaration, as JSON."""
         rows = list(map(asdict, self.attributes))
-        found = {"category": self.document["category"], "samples": self.samples}
-        return found | {"lists": self.lists, "attributes": rows, "left_out": dict(self.left_out)}
+        head = {"category": self.document["category"], "samples": self.samples}
+        return head | {"lists": self.lists, "attributes": rows, "left_out": dict(self.left_out)}
 
 
 def discover(
@@ -122,12 +122,12 @@ def discover(
     if extractor is None:
         extractor = Extractor.default() if model is None else loaded(str(model))
     shown = RecordFields.of(text, "id", None)
-    found = discovered(
+    discovery = discovered(
         products, category, extractor, max_attributes=max_attributes, samples=samples, shown=shown
     )
-    if found.doubt is not None:
-        warnings.warn(f"{category}: {found.doubt}", UserWarning, stacklevel=2)
-    return found.schema
+    if discovery.doubt is not None:
+        warnings.warn(f"{category}: {discovery.doubt}", UserWarning, stacklevel=2)
+    return discovery.schema
 
 
 def discovered(
@@ -152,8 +152,8 @@ def discovered(
     named = candidates(lists, bodies)[: 2 * max_attributes]
     where = class_name(category)
     if not named:
-        said = some_of(name for names in lists for name in names) or problem or "nothing"
-        raise _nothing(where, f"the model listed {clipped(said)}")
+        listed = some_of(name for names in lists for name in names) or problem or "nothing"
+        raise _nothing(where, f"the model listed {clipped(listed)}")
     texts = [document.text or "" for document in documents]
     values = _values(extractor, category, named, texts)
     kept, left_out = _kept(named, values, len(texts), max_attributes)
@@ -161,7 +161,7 @@ def discovered(
         tried = some_of(candidate.title for candidate in named)
         raise _nothing(where, f"the samples state none of the names that were found ({tried})")
     properties = {_property(named[place].title): place for place in kept}
-    found = {
+    types = {
         name: declared(named[place].title, list(values[place].values()))
         for name, place in properties.items()
     }
@@ -170,7 +170,7 @@ def discovered(
         "title": category[:1].upper() + category[1:],
         "category": category,
         "type": "object",
-        "properties": {name: node for name, (_, node) in found.items()},
+        "properties": {name: node for name, (_, node) in types.items()},
     }
     schema = AttrSchema.from_json_schema(document)
     stated = _coverage(extractor, schema, texts)
@@ -178,8 +178,8 @@ def discovered(
         FoundAttribute(
             name,
             named[place].title,
-            found[name][0],
-            found[name][1].get("unit"),
+            types[name][0],
+            types[name][1].get("unit"),
             named[place].lists,
             len(named[place].documents),
             stated[at] / len(texts),
@@ -243,8 +243,10 @@ def _listed(item: Extraction[Any]) -> list[str]:
     if names := getattr(item.value, "attributes", None):
         return list(names)
     result = item.fields["attributes"]
-    found: Any = repair_json(result.raw or "", return_objects=True)
-    names = [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    repaired: Any = repair_json(result.raw or "", return_objects=True)
+    names = (
+        [name for name in repaired if isinstance(name, str)] if isinstance(repaired, list) else []
+    )
     return names[:-1] if result.finish_reason == "length" else names
 
 
@@ -257,15 +259,15 @@ def _values(
         for place, candidate in enumerate(named)
     }
     wanted = _schema(category, fields)
-    found = [dict(candidate.documents) for candidate in named]
+    values = [dict(candidate.documents) for candidate in named]
     for item in extractor.stream(texts, wanted):
         for place in range(len(named) if item.value is not None else 0):
             result = item.fields[f"a{place}"]
             value = result.value
             # A value that the document does not hold is a hallucination.
             if value and (result.grounded or value.casefold() in WORDS):
-                found[place].setdefault(item.index, value)
-    return found
+                values[place].setdefault(item.index, value)
+    return values
 
 
 def _kept(
@@ -276,7 +278,7 @@ def _kept(
     left_out: dict[str, str] = {}
     for place, candidate in enumerate(named):
         stated = values[place]
-        twin = next((one for one in kept if _are_same(values[one], stated)), None)
+        twin = next((earlier for earlier in kept if _are_same(values[earlier], stated)), None)
         if len(stated) < max(1.0, _LEAST_STATED * samples):
             left_out[candidate.title] = f"{len(stated)} of {samples} samples state it"
         elif twin is not None:
@@ -288,8 +290,10 @@ def _kept(
     return kept, left_out
 
 
-def _are_same(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
-    return len(other) >= _SAME and all(one.get(place) == value for place, value in other.items())
+def _are_same(first: Mapping[int, str], second: Mapping[int, str]) -> bool:
+    return len(second) >= _SAME and all(
+        first.get(place) == value for place, value in second.items()
+    )
 
 
 def _coverage(extractor: Extractor, schema: type[AttrSchema], texts: Sequence[str]) -> list[int]:
@@ -306,20 +310,20 @@ def _doubt(attributes: Sequence[FoundAttribute], lists: int, most: int) -> str |
     count = len(attributes)
     agreed = sum(max(item.lists, item.lines) > 1 for item in attributes)
     stated = sum(item.coverage >= _OFTEN for item in attributes)
-    said = []
+    reasons = []
     if count < min(_FEW, most):
-        said.append("which are few")
+        reasons.append("which are few")
     if lists > 1 and 2 * agreed < count:
-        said.append(f"{count - agreed} named by one list of {lists} alone")
+        reasons.append(f"{count - agreed} named by one list of {lists} alone")
     if 2 * stated < count:
-        said.append(f"{count - stated} with values in less than {_OFTEN:.0%} of the samples")
-    what = f"do not rely on what was found: {count} attributes, {', '.join(said)}"
-    return f"{what}; {_REMEDY}" if said else None
+        reasons.append(f"{count - stated} with values in less than {_OFTEN:.0%} of the samples")
+    text = f"do not rely on what was found: {count} attributes, {', '.join(reasons)}"
+    return f"{text}; {_REMEDY}" if reasons else None
 
 
 def _schema(category: str, fields: Mapping[str, Any]) -> Any:
-    given: Any = {"__base__": AttrSchema, "__cls_kwargs__": {"category": category}, **fields}
-    return create_model(class_name(category), **given)
+    definition: Any = {"__base__": AttrSchema, "__cls_kwargs__": {"category": category}, **fields}
+    return create_model(class_name(category), **definition)
 
 
 def _property(title: str) -> str:
@@ -332,8 +336,8 @@ def _nothing(where: str, why: str) -> SchemaError:
 
 def as_json(document: Mapping[str, Any]) -> str:
     """Formats a document with one property per line, for people to read and edit."""
-    rest = {key: value for key, value in document.items() if key != "properties"}
-    head = json.dumps(rest, ensure_ascii=False, indent=2).removesuffix("\n}")
+    outer = {key: value for key, value in document.items() if key != "properties"}
+    head = json.dumps(outer, ensure_ascii=False, indent=2).removesuffix("\n}")
     lines = ",\n".join(
         f"    {json.dumps(key, ensure_ascii=False)}: {json.dumps(node, ensure_ascii=False)}"
         for key, node in document["properties"].items()
@@ -376,7 +380,7 @@ class AttributeName:
 
 def candidates(lists: Iterable[Sequence[str]], texts: Sequence[str]) -> list[AttributeName]:
     """Returns the names in the model's lists and in lines of the texts, most frequent first."""
-    found: dict[tuple[str, ...], AttributeName] = {}
+    by_key: dict[tuple[str, ...], AttributeName] = {}
     total = 0
     for names in lists:
         total += 1
@@ -385,31 +389,31 @@ def candidates(lists: Iterable[Sequence[str]], texts: Sequence[str]) -> list[Att
             if (key := _key(name)) is not None:
                 of_list.setdefault(key, _plain(name))
         for key, name in of_list.items():
-            candidate = found.setdefault(key, AttributeName())
+            candidate = by_key.setdefault(key, AttributeName())
             candidate.spellings[name] += 1
             candidate.lists += 1
     lines = _stated_in_lines(texts)
     for key, stated in lines.items():
-        if key in found or len(stated) > 1:  # a single line is not enough
-            candidate = found.setdefault(key, AttributeName())
+        if key in by_key or len(stated) > 1:  # a single line is not enough
+            candidate = by_key.setdefault(key, AttributeName())
             candidate.spellings.update(name for name, _ in stated.values())
             candidate.documents = {place: value for place, (_, value) in stated.items()}
     shares = {
         id(item): item.lists / max(1, total) + len(item.documents) / max(1, len(texts))
-        for item in found.values()
+        for item in by_key.values()
     }
-    return sorted(found.values(), key=lambda item: -shares[id(item)])
+    return sorted(by_key.values(), key=lambda item: -shares[id(item)])
 
 
 def _stated_in_lines(texts: Sequence[str]) -> dict[tuple[str, ...], dict[int, tuple[str, str]]]:
     """Returns key of a name -> document -> (name, value), from lines `name: value`."""
-    found: dict[tuple[str, ...], dict[int, tuple[str, str]]] = {}
+    lines: dict[tuple[str, ...], dict[int, tuple[str, str]]] = {}
     for place, text in enumerate(texts):
         for part in re.split(r"[\n|]", text):
             match = _LINE.fullmatch(part.rstrip())
             if match and (key := _key(match[1])) is not None:
-                found.setdefault(key, {}).setdefault(place, (_plain(match[1]), match[2]))
-    return found
+                lines.setdefault(key, {}).setdefault(place, (_plain(match[1]), match[2]))
+    return lines
 
 
 def _key(name: str) -> tuple[str, ...] | None:

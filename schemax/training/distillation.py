@@ -53,7 +53,7 @@ def examples_by_model(
         examples=examples,
     )
     names = row_ids(annotated)
-    found: dict[int, TrainingExample] = {}
+    by_place: dict[int, TrainingExample] = {}
     for item in track(stream, total=len(records)):
         attributes = compile_attributes(schemas[annotated[item.index].category])
         bad = _lists(item.errors)
@@ -66,8 +66,10 @@ def examples_by_model(
         }
         if written:
             place = item.index
-            found[place] = _example(names[place], annotated[place], written, bad, schemas, output)
-    return [found[place] for place in sorted(found)]
+            by_place[place] = _example(
+                names[place], annotated[place], written, bad, schemas, output
+            )
+    return [by_place[place] for place in sorted(by_place)]
 
 
 def _lists(errors: Iterable[FieldError]) -> set[str]:
@@ -82,7 +84,7 @@ def _written(attribute: Attribute, slot: SlotText, output: OutputFormat) -> Any:
         return output.unescape(slot.raw, is_list=attribute.is_list)
     leaves = leaves_of_item(attribute, 1)
     rows = [
-        [_written(leaf, one, output) for leaf, one in zip(leaves, item, strict=True)]
+        [_written(leaf, leaf_slot, output) for leaf, leaf_slot in zip(leaves, item, strict=True)]
         for item in slot.items
     ]
     stated = [row for row in rows if any(value is not None for value in row)]
@@ -95,15 +97,15 @@ def _written(attribute: Attribute, slot: SlotText, output: OutputFormat) -> Any:
 def _example(
     name: str,
     annotated: Example,
-    found: Mapping[str, Any],
+    values: Mapping[str, Any],
     bad: Set[Any],
     schemas: Mapping[str, type[BaseModel]],
     output: OutputFormat,
 ) -> TrainingExample:
     """Returns a training example. found: values by field; bad: fields with an unknown value."""
-    stated = {field: as_stated(value) for field, value in found.items() if field not in bad}
+    stated = {field: as_stated(value) for field, value in values.items() if field not in bad}
     example, _ = training_example(name, annotated, stated, schemas, output)
-    unknown = example.unknown | (bad & found.keys())
+    unknown = example.unknown | (bad & values.keys())
     labels = {field: as_text(value) for field, value in stated.items() if field not in unknown}
     return replace(example, unknown=unknown, labels=labels)
 
@@ -157,7 +159,7 @@ def _values(
     """Returns the values of a row, by attribute; kinds of unions are found by validation."""
     attributes = compile_attributes(schema) if schema is not None else ()
     if schema is None or not any(
-        one.is_discriminator for a in attributes for one in (a, *a.fields)
+        leaf.is_discriminator for a in attributes for leaf in (a, *a.fields)
     ):
         return flat(row, attributes)
     try:

@@ -67,11 +67,11 @@ def make_features(
     features: dict[str, list[Features]] = {}
     notes: defaultdict[str, list[str]] = defaultdict(list)
     for example in examples:
-        made = _features(example, compiled[example.category], model, absent, notes)
-        if made is not None:
-            features.setdefault(example.category, []).append(made)
-    for what, names in notes.items():
-        warnings.warn(f"{len(names)} {what}: {some_of(names)}", stacklevel=2)
+        example_features = _features(example, compiled[example.category], model, absent, notes)
+        if example_features is not None:
+            features.setdefault(example.category, []).append(example_features)
+    for problem, names in notes.items():
+        warnings.warn(f"{len(names)} {problem}: {some_of(names)}", stacklevel=2)
     if not features:
         raise InputError("no document is left to train on")
     return features
@@ -121,8 +121,8 @@ def _features(
         ended = len(ids) < budget or ids[-1] in compiled.stop.eos_ids
         if not ended and not compiled.decode_slot(ids)[1]:
             of = compiled.attributes[place].label if len(targets) > 1 else "the output"
-            what = "values exceed their budget (k_max) and are learnt in part"
-            notes[what].append(f"{example.name}: {of}")
+            note = "values exceed their budget (k_max) and are learnt in part"
+            notes[note].append(f"{example.name}: {of}")
     instruction = len(prompt.instruction)
     return Features(
         name=example.name,

@@ -160,8 +160,8 @@ def _calibrate(
     _, kept_back = split_examples(work.examples, settings.held_out, settings.seed)
     texts = {kept.text for kept in kept_back}
     pairs = zip(annotated, work.examples, strict=True)
-    held_out = [one for one, example in pairs if example.text in texts]
-    labelled = sum(len(one.attributes) for one in held_out)
+    held_out = [document for document, example in pairs if example.text in texts]
+    labelled = sum(len(document.attributes) for document in held_out)
     if labelled < FEWEST:
         say(f"not calibrated: {labelled} held-out labels are too few; it takes {FEWEST}")
         return

@@ -31,7 +31,7 @@ class _Amount(NamedTuple):
 
     value: Decimal
     unit: str | None
-    rest: str
+    around: str
 
 
 def declared(title: str, values: Sequence[str]) -> tuple[PropertyType, dict[str, Any]]:
@@ -47,26 +47,29 @@ def declared(title: str, values: Sequence[str]) -> tuple[PropertyType, dict[str,
         listed = {"type": "array", "items": {"type": "string"}, "examples": _commonest(items)}
         return "list", {**node, **listed}
     spelt = _spellings(values)
-    distinct, seldom = len(spelt), min((sum(found.values()) for found in spelt.values()), default=0)
+    distinct, seldom = (
+        len(spelt),
+        min((sum(counts.values()) for counts in spelt.values()), default=0),
+    )
     if len(values) >= _CHOICE_VALUES and distinct <= _MOST_CHOICES and seldom > 1:
-        choices = [found.most_common(1)[0][0] for found in spelt.values()]
+        choices = [counts.most_common(1)[0][0] for counts in spelt.values()]
         return "choice", {**node, "enum": [*choices, None]}
     return "text", {**node, "type": ["string", "null"], "examples": _commonest(values)}
 
 
 def _number(values: Sequence[str]) -> Mapping[str, Any] | None:
     """Returns the JSON Schema of numbers, with their most common unit; None for other values."""
-    amounts = [found for value in values if (found := _amount(value)) is not None]
+    amounts = [amount for value in values if (amount := _amount(value)) is not None]
     if not amounts or len(amounts) < _MOST * len(values):
         return None
-    units = Counter(found.unit for found in amounts if found.unit)
-    bare = [found for found in amounts if not found.unit]
+    units = Counter(amount.unit for amount in amounts if amount.unit)
+    bare = [amount for amount in amounts if not amount.unit]
     # Words around numbers without a unit ("Pack of 6") must always be the same.
-    if bare and Counter(found.rest for found in bare).most_common(1)[0][1] < _MOST * len(bare):
+    if bare and Counter(amount.rest for amount in bare).most_common(1)[0][1] < _MOST * len(bare):
         return None
-    is_counted = any(found.rest != "#" for found in bare)  # "100 Count", beside "20 ct"
+    is_counted = any(amount.rest != "#" for amount in bare)  # "100 Count", beside "20 ct"
     if not units or is_counted:
-        whole = all(found.value == found.value.to_integral() for found in amounts)
+        whole = all(amount.value == amount.value.to_integral() for amount in amounts)
         return {"type": ["integer" if whole else "number", "null"]}
     ((unit, times),) = units.most_common(1)
     if times + len(bare) < _MOST * len(amounts) and not _convert(amounts, unit):
@@ -99,12 +102,12 @@ def _amount(value: str) -> _Amount | None:
     if unit is None and behind[:1].isalpha():  # "4K", "1080p"
         return None
     before = value[: text.tokens[amount.first].start].strip(" -")
-    rest = f"{before} # {behind.strip(' -.')}".casefold().strip() if unit is None else before
-    return _Amount(amount.value, unit, rest)
+    around = f"{before} # {behind.strip(' -.')}".casefold().strip() if unit is None else before
+    return _Amount(amount.value, unit, around)
 
 
 def _is_unit(name: str) -> bool:
-    """True for a name that is a unit in values."""
+    """Returns True for a name that is a unit in values."""
     return len(name) > 1 or name in _UNITS
 
 
@@ -112,18 +115,18 @@ def _is_yes_or_no(value: str, title: str) -> bool:
     return value.casefold() in WORDS or set(words_of(value)) <= set(words_of(title))
 
 
-def _share(values: Sequence[str], is_one: Any) -> float:
-    return sum(map(bool, map(is_one, values))) / len(values) if values else 0.0
+def _share(values: Sequence[str], matches: Any) -> float:
+    return sum(map(bool, map(matches, values))) / len(values) if values else 0.0
 
 
 def _spellings(values: Sequence[str]) -> dict[tuple[str, ...], Counter[str]]:
-    found: dict[tuple[str, ...], Counter[str]] = {}
+    counts: dict[tuple[str, ...], Counter[str]] = {}
     for value in values:
-        found.setdefault(words_of(value) or (value,), Counter())[value] += 1
-    return found
+        counts.setdefault(words_of(value) or (value,), Counter())[value] += 1
+    return counts
 
 
 def _commonest(values: Sequence[str]) -> list[str]:
     spelt = _spellings([value for value in values if len(value) <= _LONGEST_EXAMPLE])
-    ranked = sorted(spelt.values(), key=lambda found: -sum(found.values()))
-    return [found.most_common(1)[0][0] for found in ranked[:_EXAMPLES]]
+    ranked = sorted(spelt.values(), key=lambda counts: -sum(counts.values()))
+    return [counts.most_common(1)[0][0] for counts in ranked[:_EXAMPLES]]

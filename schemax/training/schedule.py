@@ -208,5 +208,5 @@ def token_info(batch: TrainingBatch) -> TokenInfo:
 def padding_share(batches: Sequence[Sequence[PackedRow]]) -> float:
     """Returns the share of padding among all tokens of batches."""
     filled = sum(len(row) for rows in batches for row in rows)
-    made = sum(len(rows) * padded(max(map(len, rows))) for rows in batches)
-    return 1 - filled / made
+    total = sum(len(rows) * padded(max(map(len, rows))) for rows in batches)
+    return 1 - filled / total

@@ -157,8 +157,10 @@ def slot_targets(
     values, flags = [], []
     behind = following_texts(compiled, len(literals))
     for (row, wanted), after in zip(pairs, behind, strict=True):
-        for text, is_learnt, rest, k_max in zip(row, wanted, after, compiled.k_max, strict=True):
-            ids = value_ids(text + rest, compiled, k_max)
+        for text, is_learnt, following, k_max in zip(
+            row, wanted, after, compiled.k_max, strict=True
+        ):
+            ids = value_ids(text + following, compiled, k_max)
             values.append(ids)
             flags.append((is_learnt,) * len(ids))
     return values, flags

@@ -56,11 +56,11 @@ def gold_examples(
     value does not fit the type.
     """
     examples = []
-    for name, one in zip(row_ids(annotated), annotated, strict=True):
-        example, errors = training_example(name, one, one.stated, schemas, output)
+    for name, labelled in zip(row_ids(annotated), annotated, strict=True):
+        example, errors = training_example(name, labelled, labelled.stated, schemas, output)
         if errors:
             raise InputError(f"document {name}: {errors[0].field}: {errors[0].message}")
-        examples.append(replace(example, labels=one.attributes))
+        examples.append(replace(example, labels=labelled.attributes))
     return examples
 
 
@@ -105,9 +105,10 @@ def read_training_examples(
     shared = overlap(tested, annotated)
     if not shared:
         return annotated
-    what = "kept in training" if keep_overlap else "dropped from training"
+    action = "kept in training" if keep_overlap else "dropped from training"
     warnings.warn(
-        f"also in {test}, {what}: {counted(len(shared), 'document')} of {train}: {some_of(shared)}",
+        f"also in {test}, {action}: {counted(len(shared), 'document')} of {train}: "
+        f"{some_of(shared)}",
         stacklevel=2,
     )
     if keep_overlap:
@@ -133,16 +134,18 @@ def left_to_train(
     """
     texts = {shown_text("", example) for example in shots.examples}
     named = [*zip(row_ids(annotated), annotated, strict=True)]
-    kept = [shown_text(name, one) not in texts for name, one in named]
-    left = [one for one, keep in zip(annotated, kept, strict=True) if keep]
+    kept = [shown_text(name, example) not in texts for name, example in named]
+    left = [example for example, keep in zip(annotated, kept, strict=True) if keep]
     dropped = [name for (name, _), keep in zip(named, kept, strict=True) if not keep]
     if dropped:
         say(
             f"note: shown as examples, dropped from training: {counted(len(dropped), 'document')} "
             f"of {file}: {some_of(dropped)}"
         )
-    there = {one.category for one in left}
-    if gone := [c for c in dict.fromkeys(one.category for one in annotated) if c not in there]:
+    there = {example.category for example in left}
+    if gone := [
+        c for c in dict.fromkeys(example.category for example in annotated) if c not in there
+    ]:
         raise InputError(
             f"all documents of {some_of(map(repr, gone))} in {file} are shown as examples; no "
             "document is left to train on: give fewer --shots"

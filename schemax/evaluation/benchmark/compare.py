@@ -36,7 +36,7 @@ RIVALS: Rivals = (Generate,)
 
 
 def engine_names(rivals: Rivals = RIVALS) -> tuple[str, ...]:
-    """The names that `build_engines` knows, in the order of the report."""
+    """Returns the names that `build_engines` knows, in the order of the report."""
     return (*(x.name for x in _BOUNDS), *OURS, *(x.name for x in rivals))
 
 
@@ -56,11 +56,11 @@ def build_engines(
 ) -> list[Engine]:
     """Builds engines by name. Raises ValueError for an unknown name."""
     check_engine_names(names, rivals)
-    others = {engine.name: engine for engine in (*_BOUNDS, *rivals)}
+    classes = {engine.name: engine for engine in (*_BOUNDS, *rivals)}
     return [
         SchemaxEngine(model, options, name, *OURS[name])
         if name in OURS
-        else others[name](model, options)
+        else classes[name](model, options)
         for name in names
     ]
 
@@ -121,7 +121,7 @@ def load_subject(
 
 
 def vocabulary_of(model: Any) -> int:
-    """The number of tokens that a model has logits for."""
+    """Returns the number of tokens that a model has logits for."""
     return int(model.get_output_embeddings().weight.shape[0])
 
 
@@ -201,14 +201,14 @@ def ask_server(
         usage = extractor.model.client.usage
         usage.clear()
         started = time.perf_counter()
-        found = extractions_of(extractor, examples, schemas)
+        items = extractions_of(extractor, examples, schemas)
     except (ServerError, ValueError) as error:
         raise BenchmarkError(str(error)) from error
     seconds = time.perf_counter() - started
-    for item in (*warm_up, *found):
+    for item in (*warm_up, *items):
         if not item.slots:
             raise BenchmarkError(item.errors[0].message)
-    values = [values_of(item) for item in found]
+    values = [values_of(item) for item in items]
     flags = [
         value in accepted(example.attributes.get(name))
         for example, predicted in zip(examples, labelled(examples, values, schemas), strict=True)
@@ -217,7 +217,7 @@ def ask_server(
     read, tokens = usage.get("prompt_tokens"), usage.get("completion_tokens")
     dollars = None
     if token_prices is not None and read is not None and tokens is not None:
-        dollars = (read * token_prices[0] + tokens * token_prices[1]) / 1e3 / len(found)
+        dollars = (read * token_prices[0] + tokens * token_prices[1]) / 1e3 / len(items)
     return {
         "url": extractor.model.client.url,
         "model": extractor.model.served.model,

@@ -99,7 +99,7 @@ class Engine(ABC):
 
 
 def replica(model: Any) -> Any:
-    """A separate model over the same weights, with hooks and settings of its own."""
+    """Returns a separate model over the same weights, with hooks and settings of its own."""
     shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
     twin = copy.deepcopy(model, shared)
     # Without the sampling settings that trained models bring along.
@@ -108,7 +108,7 @@ def replica(model: Any) -> Any:
 
 
 def paper(stacked: int) -> tuple[str, DecodingConfig]:
-    """The paper's setting, with `stacked` documents in a prompt (section 4.3.5)."""
+    """Returns the paper's setting, with `stacked` documents in a prompt (section 4.3.5)."""
     config = replace(PRESETS["paper"], documents_per_prompt=stacked)
     return f"schemax, the paper's HPD, J = {stacked}", config
 
@@ -173,17 +173,17 @@ class SchemaxEngine(Engine):
         windows = Windows(self.prepared, self.config)
         requests, refused = windows.requests((prompt, stop) for prompt in prompts)
         done = outputs(run(self.prepared, iter(requests), self.config))
-        found: dict[int, Any] = {}
+        written: dict[int, Any] = {}
         for place, output in chain(refused, done):
             if output.problem is not None:
                 raise BenchmarkError(f"{self.name}, document {place}: {output.problem}")
-            found[place] = tuple(slot.ids for slot in output.slots)
+            written[place] = tuple(slot.ids for slot in output.slots)
         if self.writes == "output":  # each document has the output of its whole prompt
             parted: list[Any] = []
-            for some in work.groups(stacked):
-                parted += ((ids,) for ids in work.parted_output(found[len(parted)][0], some))
+            for group in work.groups(stacked):
+                parted += ((ids,) for ids in work.parted_output(written[len(parted)][0], group))
             return parted
-        return [found[place] for place in range(len(work))]
+        return [written[place] for place in range(len(work))]
 
     def teardown(self) -> None:
         super().teardown()
@@ -206,14 +206,14 @@ class Floor(Engine):
     batch_sizes = (1, 4, 8, 16, 32, 64, 128)
 
     def rows(self, work: Workload) -> list[tuple[int, int]]:
-        """(tokens, head positions) of every sequence, the longest first."""
-        found = [(len(category.instruction), 0) for category in work.used_categories()]
+        """Returns (tokens, head positions) of every sequence, the longest first."""
+        rows = [(len(category.instruction), 0) for category in work.used_categories()]
         for listing in work.listings:
             category = work.categories[listing.category]
             head = sum(map(len, listing.answers))
             read = sum(map(len, (listing.ids, category.opening, *category.keys)))
-            found.append((read + head - len(listing.answers), head))
-        return sorted(found, reverse=True)
+            rows.append((read + head - len(listing.answers), head))
+        return sorted(rows, reverse=True)
 
     @torch.inference_mode()
     def run(self, work: Workload) -> Emitted:

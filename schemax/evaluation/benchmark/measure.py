@@ -50,7 +50,7 @@ class Clock:
         self._end = None if seconds is None else time.monotonic() + seconds
 
     def allows(self, outcome: EngineRun, documents: int) -> bool:
-        """True if a run over the documents fits, by the engine's pace if it is known."""
+        """Returns True if a run over the documents fits, by the engine's pace if it is known."""
         return self._end is None or time.monotonic() + documents * outcome.pace < self._end
 
 
@@ -156,8 +156,8 @@ def _prepare(
     except Exception as error:  # rivals may raise anything
         if engine.kind != "rival":
             raise
-        said = (str(error).strip().splitlines() or [""])[0]
-        outcome.skipped = f"does not run here: {type(error).__name__}: {said}"
+        message = (str(error).strip().splitlines() or [""])[0]
+        outcome.skipped = f"does not run here: {type(error).__name__}: {message}"
     if outcome.skipped is not None:
         engine.teardown()
 

@@ -76,7 +76,7 @@ class Report:
     server: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data for JSON."""
+        """Returns the report as plain data for JSON."""
         return {"schemax_bench": FORMAT, **asdict(self)}
 
     @classmethod
@@ -95,7 +95,7 @@ def engine_rows(
     dollars_per_hour: float | None = None,
     beside: Sequence[EngineRun] = (),
 ) -> tuple[EngineRow, ...]:
-    """The rows of engines that ran, in order.
+    """Returns the rows of engines that ran, in order.
 
     beside: runs that hold the floor and `generate`, if `outcomes` lacks them.
     """
@@ -224,7 +224,7 @@ def table_rows(
 
 
 def headline(report: Report) -> str:
-    """A sentence that names model, hardware, work and versions."""
+    """Returns a sentence that names model, hardware, work and versions."""
     model, place, work = report.model, report.environment, report.work
     hardware = place["accelerator"] or f"{place['cpu']}, threads: {place['threads']}"
     return (
@@ -257,7 +257,7 @@ def notes(report: Report) -> Iterator[str]:
 
 
 def number(value: float) -> str:
-    """A number with three significant digits."""
+    """Returns a number with three significant digits."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"

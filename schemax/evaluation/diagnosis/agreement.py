@@ -88,7 +88,7 @@ def _one_pass(
     columns = [
         [int(plan.last_index[place]), *range(starts[place], starts[place + 1])] for place in wanted
     ]
-    places = torch.tensor([c for some in columns for c in some], device=model.device)
+    places = torch.tensor([c for column in columns for c in column], device=model.device)
     logits = model.forward(
         torch.from_numpy(filled.input_ids)[None].to(model.device),
         tokens,

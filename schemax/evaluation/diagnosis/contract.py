@@ -23,8 +23,8 @@ from schemax.runtime.slots.plan import plan_prompt, with_values
 from schemax.tokens import PromptIds, SlotSpec
 
 _LATER = (
-    "Waves: a later one is asked once all before are filled; a key holds the values that its field "
-    "looks at, null for what is not known."
+    "Waves: a wave is asked when all earlier waves are filled; a key holds the values that its "
+    "field looks at, null for unknown values."
 )
 
 
@@ -34,10 +34,10 @@ def contract_of(
     """Returns all that `explain` shows, as plain data. sample: a document's text.
 
     skeleton: keys with their slots marked; one text per branch, else a single text.
-    slots: of a prompt's first document, and of a list's first item. key_start, key_end,
+    slots: the slots of a prompt's first document, and of a list's first item. key_start, key_end,
         first_value: position ids; odd_boundary: True if the tokenizer would merge the end of the
         key with the value.
-    stop: the stop rule in words, the number of states of its automaton, and the ids that end all.
+    stop: the stop rule in words, the number of states of its automaton, and the end-of-text ids.
     tokens: lengths of one prompt, with the sample in each document.
     waves: fields by wave, with the fields that each looks at; [] if all are read at once.
     steps: the most forward passes that a document takes part in, retries and repairs not counted;
@@ -113,7 +113,7 @@ def _waves(compiled: CompiledSchema) -> list[list[dict[str, Any]]]:
 
 
 def _num_documents(compiled: CompiledSchema) -> int:
-    """Returns the number of documents in a prompt; isolated documents are as a single one."""
+    """Returns the number of documents in a prompt: 1 for isolated documents."""
     config = compiled.decoding
     return config.documents_per_prompt if config.documents == "stacked" else 1
 
@@ -167,13 +167,15 @@ def _behind(attribute: Attribute, beside: Mapping[Path, Path], form: OutputForma
 
 
 def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]]:
-    """Returns the slots as data. ends: the position id of every key's last token. Fields that look
-    at others have nulls there."""
+    """Returns the slots as data. Keys that hold other fields' values hold null.
+
+    ends: the position id of every key's last token.
+    """
     specs = zip(compiled.attributes, compiled.slots, strict=False)
     copied = {attribute.path for attribute, spec in specs if spec.copying is not None}
 
     def slot(attribute: Attribute, key: str, num_tokens: int, k_max: int, end: int) -> Any:
-        names = [one.choices or (one.kind,) for one in attribute.variants]
+        names = [variant.choices or (variant.kind,) for variant in attribute.variants]
         name = " | ".join(chain.from_iterable(names))
         return {
             "name": attribute.name,
@@ -211,11 +213,11 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
 def _first_items(
     fields: Fields | None,
 ) -> Iterator[tuple[Attribute, int, Mapping[Path, Path], SlotSpec]]:
-    """Yields leaves of lists' first items with budgets, labels of the leaves beside, and specs."""
+    """Yields the leaves of lists' first items: leaf, budget, labels of its neighbours, spec."""
     for items in filter(None, fields.items if fields else ()):
-        asked = list(map(asked_of, items.attributes))
-        beside = {path: leaf.labels for path, leaf in zip(items.paths, asked, strict=True)}
-        for leaf, k_max, spec in zip(asked, items.k_max, items.specs, strict=True):
+        leaves = list(map(asked_of, items.attributes))
+        beside = {path: leaf.labels for path, leaf in zip(items.paths, leaves, strict=True)}
+        for leaf, k_max, spec in zip(leaves, items.k_max, items.specs, strict=True):
             yield leaf, k_max, beside, spec
         yield from _first_items(items)
 
@@ -262,20 +264,24 @@ _REASONS = frozenset(
 
 
 def hints(attributes: Sequence[Attribute]) -> Iterator[str]:
-    """Yields a line for every field that seems to depend on a field beside it, as the unit of a
-    number or the outcome of a reason, but does not look at it."""
+    """Yields a line per field that seems to depend on a neighbour without looking at it.
+
+    Examples are the unit of a number, and a choice beside a reason.
+    """
     for field in attributes:
         if field.after:
             continue
-        beside = [other for other in attributes if other.path[:-1] == field.path[:-1]]
+        beside = [neighbour for neighbour in attributes if neighbour.path[:-1] == field.path[:-1]]
         free = [o for o in beside if o is not field and field.path not in o.after]
         if _words(field) & _UNITS and (field.is_text or field.choices):
-            numbers = [other for other in free if other.is_number]
-            before = [other for other in numbers if beside.index(other) < beside.index(field)]
-            # "weight unit" belongs to "weight"; other units to the closest number.
-            near = [other for other in numbers if _words(other) & _words(field)]
-            if found := near or before[::-1] or numbers:
-                yield _hint(field, found[0])
+            numbers = [neighbour for neighbour in free if neighbour.is_number]
+            before = [
+                neighbour for neighbour in numbers if beside.index(neighbour) < beside.index(field)
+            ]
+            # "weight unit" belongs to "weight"; other units belong to the closest number.
+            near = [neighbour for neighbour in numbers if _words(neighbour) & _words(field)]
+            if sources := near or before[::-1] or numbers:
+                yield _hint(field, sources[0])
         elif field.is_sure:
             reasons = [o for o in free if o.is_text and _words(o) & _REASONS]
             if reasons:
@@ -289,10 +295,10 @@ def _words(attribute: Attribute) -> set[str]:
     return set(attribute.label.casefold().replace("_", " ").split())
 
 
-def _hint(field: Attribute, other: Attribute) -> str:
+def _hint(field: Attribute, source: Attribute) -> str:
     return (
-        f"{field.name} may depend on {other.name}; with attr(after={other.path[-1]!r}) it is read "
-        "behind that value, in a later wave"
+        f"{field.name} may depend on {source.name}; with attr(after={source.path[-1]!r}) it is "
+        "read behind that value, in a later wave"
     )
 
 

@@ -101,14 +101,14 @@ class Diagnosis:
         for fact in self.facts:
             mark = {True: "ok", False: "!!", None: "  "}[fact.ok]
             yield f"  {mark} {fact.name:<{width}}  {fact.found}"
-        for found in self.agreements:
-            mark = "  " if found.refused else "ok" if found.ok else "!!"
-            line = f"  {mark} {found.name:<31} {found.verdict:<13}"
-            if not found.refused:
+        for agreement in self.agreements:
+            mark = "  " if agreement.refused else "ok" if agreement.ok else "!!"
+            line = f"  {mark} {agreement.name:<31} {agreement.verdict:<13}"
+            if not agreement.refused:
                 line += (
-                    f" {found.agreeing}/{found.tokens} tokens, logits within "
-                    f"{found.difference:.1e} of their spread, by {found.oracle}; "
-                    f"{found.like_plain:.0%} of slots like plain requests"
+                    f" {agreement.agreeing}/{agreement.tokens} tokens, logits within "
+                    f"{agreement.difference:.1e} of their spread, by {agreement.oracle}; "
+                    f"{agreement.like_plain:.0%} of slots like plain requests"
                 )
             yield line.rstrip()
         for problem in self.problems:
@@ -152,16 +152,16 @@ def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
         prepared = prepare(model)
     except ModelError as error:
         return Diagnosis(name, False, tuple(_architecture(model)), problems=(str(error),))
-    given = {key: value for key, value in loading.items() if value not in (None, "auto")}
-    given |= {"dtype": dtype} if dtype else {}
-    return _diagnose(prepared, tokenizer, name, given, trained)
+    arguments = {key: value for key, value in loading.items() if value not in (None, "auto")}
+    arguments |= {"dtype": dtype} if dtype else {}
+    return _diagnose(prepared, tokenizer, name, arguments, trained)
 
 
 def _diagnose(
     model: DecoderModel | ForkModel,
     tokenizer: Any,
     name: str,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     trained: TrainedWith,
 ) -> Diagnosis:
     from schemax.evaluation.diagnosis.agreement import agreements
@@ -177,7 +177,7 @@ def _diagnose(
     try:
         facts += tokenizer_checks(tokenizer)
         formats = well_suited_formats(tokenizer)
-        found = tuple(agreements(model, tokenizer))
+        ways = tuple(agreements(model, tokenizer))
     except ModelError as error:
         return Diagnosis(name, False, tuple(facts), problems=(str(error),))
     facts += memory_checks(model)
@@ -186,11 +186,11 @@ def _diagnose(
     problems = [
         f"{item.name}: {item.tokens - item.agreeing} of {item.tokens} tokens are not the oracle's, "
         f"and logits differ by {item.difference:.1e} of their spread; do not use it"
-        for item in found
+        for item in ways
         if not item.ok
     ]
     problems += [f"{fact.name}: {fact.found}" for fact in facts if fact.ok is False]
-    if not any(item.tokens for item in found):
+    if not any(item.tokens for item in ways):
         problems.append("no way to decode could be compared, so nothing is proven")
     recommended: dict[str, Any] = {}
     if not problems:
@@ -200,11 +200,11 @@ def _diagnose(
             "dtype": str(model.dtype).removeprefix("torch."),
             "device": model.device.type,
             "attn_implementation": model.config._attn_implementation,
-            **given,
+            **arguments,
         }
         if "device_map" in recommended:
             del recommended["device"]
-    return Diagnosis(name, not problems, tuple(facts), found, tuple(problems), recommended)
+    return Diagnosis(name, not problems, tuple(facts), ways, tuple(problems), recommended)
 
 
 def _widen(model: Any) -> str | None:
@@ -226,23 +226,23 @@ def _architecture(model: Any) -> list[Check]:
     from schemax.runtime.models.architecture import examine
 
     config = model.config.get_text_config()
-    found = examine(model)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in found.layer_counts.items())
+    architecture = examine(model)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in architecture.layer_counts.items())
     backend: str = config._attn_implementation
     why = {
         "sdpa": "transformers' choice: fastest that takes our masks",
         "eager": "this family has no sdpa, or eager was asked for",
         "flex_attention": "as was asked for",
     }.get(backend, "takes no masks of ours")
-    context = found.max_positions
+    context = architecture.max_positions
     return [
         Check(
             "architecture",
             f"{type(model).__name__}, {model.num_parameters() / 1e6:,.1f} M parameters",
         ),
         Check("layers", kinds),
-        Check("attention heads", found.heads),
-        Check("positions", f"{found.position_encoding}; context {context or 'unlimited'}"),
+        Check("attention heads", architecture.heads),
+        Check("positions", f"{architecture.position_encoding}; context {context or 'unlimited'}"),
         Check("attention backend", f"{backend} ({why})"),
         Check("machine", f"{model.device}, {str(model.dtype).removeprefix('torch.')}"),
     ]

@@ -73,7 +73,7 @@ class Trace:
             "field": next(iter(self.extraction.texts), "text"),  # whose places spans are
             "prompt_tokens": self.prompt_tokens,
             "one_by_one": self.one_by_one,
-            "passes": [[asdict(written) for written in one] for one in self.passes],
+            "passes": [[asdict(written) for written in steps] for steps in self.passes],
             "others": list(self.others),
             "row": self.extraction.to_row(details=True),
         }
@@ -93,10 +93,10 @@ def trace(
         raise ModelError("a server does not tell its passes; trace a model of this process")
     seen: list[Progress] = []
     watcher = Watcher(seen.append, NUM_RIVALS)
-    found = extractor.extractions([document], schema, watcher=watcher, **options)
-    (compiled,) = found.compiled.values()
+    stream = extractor.extractions([document], schema, watcher=watcher, **options)
+    (compiled,) = stream.compiled.values()
     tracer = Tracer(document, compiled, RecordFields.of_options(options))
-    (extraction,) = found
+    (extraction,) = stream
     for progress in seen:
         tracer.take(progress)
     return tracer.trace(extraction)

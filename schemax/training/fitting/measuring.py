@@ -34,9 +34,9 @@ def sidecar(output: Path) -> Path:
 
 
 class Trials:
-    """Outcomes by prompt and document, appended to a file line by line; None keeps no file.
+    """Outcomes by prompt and document, appended to a file line by line; path None: no file.
 
-    digest: of all that outcomes depend on. A file with another digest is begun anew.
+    digest: of all that outcomes depend on; a file with another digest is overwritten.
     """
 
     def __init__(self, path: Path | None, digest: str) -> None:
@@ -71,7 +71,7 @@ class Trials:
             self._file.flush()
 
     def _read(self, path: Path, digest: str) -> int:
-        """Reads a file's lines; returns their length in bytes, 0 for a file of anything else."""
+        """Reads a file's lines; returns their length in bytes, 0 for any other file."""
         try:
             lines = path.read_bytes().splitlines(keepends=True)
             if not lines or json.loads(lines[0]) != {"digest": digest}:
@@ -98,7 +98,7 @@ class Trials:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The documents to read, and the options that a candidate reads them with.
+    """The documents to read, and the options to read them with.
 
     examples: the labelled documents, as `as_declared` returns them. shots: row -> demonstration.
     templates: name -> text; None is the template without a prompt file.
@@ -143,21 +143,21 @@ class Work:
 
 @contextmanager
 def _unwarned() -> Iterator[None]:
-    """Silences warnings about prompts, since most prompts that are tried will never be used."""
-    told = logging.getLogger("schemax")
-    before = told.level
-    told.setLevel(logging.ERROR)
+    """Silences warnings about prompts: most prompts that are tried are never used."""
+    package_logger = logging.getLogger("schemax")
+    before = package_logger.level
+    package_logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        told.setLevel(before)
+        package_logger.setLevel(before)
 
 
 @dataclass(slots=True)
 class Measuring:
-    """A `Measure` of the search, which reads no document twice with the same prompt.
+    """A `Measure` that reads no document twice with the same prompt.
 
     seconds: the time for measuring, including earlier runs. clock: in seconds.
     """
@@ -173,8 +173,8 @@ class Measuring:
         missing = [row for row in rows if (keys[row], row) not in self.trials.outcomes]
         if missing:
             self._read(candidate, keys, missing)
-        found = [self.trials.outcomes[keys[row], row] for row in rows]
-        return np.array(found, np.int64)
+        outcomes = [self.trials.outcomes[keys[row], row] for row in rows]
+        return np.array(outcomes, np.int64)
 
     def _read(self, candidate: Candidate, keys: Mapping[int, str], rows: Sequence[int]) -> None:
         if self.trials.seconds >= self.seconds:
