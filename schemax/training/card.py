@@ -33,7 +33,7 @@ def digest(path: Path) -> str:
 
 
 def check_unseen(folder: Path, file: Path) -> None:
-    """Raises InputError if a model was trained on a file: its confidences are too high there."""
+    """Raises InputError if a model was trained on a file, where its confidences are too high."""
     try:
         card = json.loads((folder / CARD).read_text("utf-8"))
         trained_on = card["settings"]["data"]["train"]["sha256"]
@@ -58,12 +58,11 @@ def versions() -> dict[str, str]:
 def trained_with(
     compiled: Mapping[str, CompiledSchema], templates: Mapping[str, Any]
 ) -> tuple[TrainedWith, str | None]:
-    """Returns the settings of a training, and the text of the template that all categories share;
-    None if templates differ.
+    """Returns the settings of a training, and the text of the shared template.
 
+    The text is None if categories have different templates.
     compiled, templates: by category; None is the default template, whose text may change with the
-    version of schemax. Schemas and templates that are code cannot be written: they are left out,
-    with a warning.
+    version of schemax. Schemas and templates that are code are left out, with a warning.
     """
     decoding = next(iter(compiled.values())).decoding
     sources: dict[str, str | None] = {}
@@ -93,32 +92,36 @@ def trained_with(
 
 def _warn_unwritten(part: str, category: str) -> None:
     warnings.warn(
-        f"{part} of {category!r} is code, which {FILE} does not hold: name it where the model is "
-        "used",
+        f"{part} of {category!r} is code, which {FILE} does not hold: name it when you use the "
+        "model",
         stacklevel=3,
     )
 
 
 def _document_of(schema: type[BaseModel]) -> dict[str, Any] | None:
-    """Returns the schema as JSON; None if the JSON would ask for anything else."""
+    """Returns the schema as JSON; None if the JSON declares other attributes."""
     try:
         document = schema.model_json_schema()
         for chosen in (False, True):
             if chosen:
-                # A title equal to the class's name suggests that Pydantic made all titles below.
+                # If the title equals the class's name, Pydantic made it, and all titles within it.
                 for part in (document, *document.get("$defs", {}).values()):
                     part["title"] = f"{part.get('title', '')} "
             again = AttrSchema.from_json_schema(document)
-            if _asked(compile_attributes(again)) == _asked(compile_attributes(schema)):
+            if _without_members(compile_attributes(again)) == _without_members(
+                compile_attributes(schema)
+            ):
                 return document
     except (SchemaError, ValueError, PydanticUserError):
         pass
     return None
 
 
-def _asked(attributes: Sequence[Attribute]) -> list[Attribute]:
+def _without_members(attributes: Sequence[Attribute]) -> list[Attribute]:
     """Returns attributes without the members of Enums, which JSON gives by their values."""
-    return [replace(a, choice_values=(), fields=tuple(_asked(a.fields))) for a in attributes]
+    return [
+        replace(a, choice_values=(), fields=tuple(_without_members(a.fields))) for a in attributes
+    ]
 
 
 def write_card(folder: Path, card: Mapping[str, Any]) -> None:

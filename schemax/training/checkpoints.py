@@ -26,10 +26,9 @@ _OPTIMIZERS = (OPTIMIZER_NAME, "optimizer.bin", "optimizer_0", "global_step*")
 
 
 def begin_run(folder: Path, described: Mapping[str, Any], *, resume: bool) -> None:
-    """Writes a run's settings into its folder of checkpoints, or compares them if it is resumed.
+    """Writes a run's settings into its folder of checkpoints; compares them if the run is resumed.
 
-    Raises InputError, naming them, for changed settings that would give a resumed run other batches
-    or other weights.
+    Raises InputError, naming them, for changed settings that change batches or weights.
     """
     path = folder / _RUN
     plain = json.loads(json.dumps(described))
@@ -39,7 +38,7 @@ def begin_run(folder: Path, described: Mapping[str, Any], *, resume: bool) -> No
         return
     if not path.is_file():
         done = (folder.parent / CARD).is_file()
-        why = "it is finished, and its checkpoints are gone" if done else "none was begun there"
+        why = "it is finished, and its checkpoints are gone" if done else "no run began there"
         raise InputError(f"there is no run in {folder.parent} to resume: {why}")
     before = json.loads(path.read_text("utf-8"))
     changed = [key for key in {**before, **plain} if before.get(key) != plain.get(key)]
@@ -51,7 +50,7 @@ def begin_run(folder: Path, described: Mapping[str, Any], *, resume: bool) -> No
 
 
 def check_space(out: Path, model: Any, settings: TrainingSettings, checks: int) -> None:
-    """Raises InputError, with the sizes, if the disk has no room for the files of a run.
+    """Raises InputError, with the sizes, if the disk has no room for a run's files.
 
     model: the model to be trained, with its adapters. checks: the number of checkpoints.
     """
@@ -72,12 +71,12 @@ def check_space(out: Path, model: Any, settings: TrainingSettings, checks: int) 
             f"{out} has {_size(free)} of free disk space, and the run needs up to "
             f"{_size(needed)}: checkpoints of {_size(weights)} and optimizer states of "
             f"{_size(optimizer)} each, and the model of {_size(final)}; name a folder on a larger "
-            "disk, or train adapters alone, by LoRA"
+            "disk, or train adapters alone (LoRA)"
         )
 
 
 def last_checkpoint(folder: Path) -> str:
-    """Returns the newest complete checkpoint: one with the Trainer's state, which is written last.
+    """Returns the newest checkpoint with the Trainer's state, which is written last.
 
     Raises InputError if no checkpoint is complete.
     """

@@ -54,9 +54,9 @@ _SAME = 3
 class FoundAttribute:
     """An attribute that samples state, with its frequency.
 
-    name: of the property; lists: the number of the model's lists that name it; lines: the number of
-    samples with a line `name: value`; coverage: the share of samples with a value when they are
-    read with the declaration. unit: of a number, None without one.
+    name: of the property; lists: the number of the model's lists with the name; lines: the number
+    of samples with a line `name: value`; coverage: the share of samples in which the declaration
+    reads a value. unit: of a number, or None.
     """
 
     name: str
@@ -73,9 +73,10 @@ class FoundAttribute:
 class Discovery:
     """A declaration made from samples.
 
-    schema: the declaration; document: the same as JSON Schema; samples, lists: numbers of samples
-    read and of lists by the model; attributes: in order; left_out: name -> reason; doubt: reasons
-    not to rely on it, and a remedy; None without any."""
+    schema: the declaration; document: the declaration as JSON Schema; samples, lists: the numbers
+    of samples and of the model's lists; attributes: in order; left_out: name -> reason; doubt: the
+    reasons not to rely on the declaration, with a remedy, or None.
+    """
 
     schema: type[AttrSchema]
     document: Mapping[str, Any]
@@ -105,14 +106,14 @@ def discover(
     """Declares the attributes that documents of a category state, from samples of them.
 
     products: texts, or mappings as `extract` takes them; samples: how many of the first 10,000
-        are drawn and read, always the same ones.
+        are drawn and read; every call draws the same samples.
     category: the subject of the documents, in words.
     model: a folder or Hub id; extractor: a loaded one. Without either, `Extractor.default()`, whose
         embedded model is poor at naming attributes.
     text: the keys of a record that the model is shown; None shows all but id and category.
 
-    Warns (UserWarning) if little was found, or lists of names hardly agree: mostly because the
-    model is too small. `.json_schema()` of the result is a document to review, edit and keep.
+    Warns (UserWarning) if few attributes are found, or lists of names hardly agree; the usual cause
+    is a small model. `.json_schema()` of the result is a document to review, edit and keep.
 
     Raises InputError if no document can be read, SchemaError if no attribute is found, ModelError,
     and ValueError for settings that exclude each other.
@@ -146,7 +147,7 @@ def discovered(
     if not (category := category.strip()):
         raise ValueError("category is empty; say in words what the documents are about")
     documents = _drawn(read_documents(products, shown or RecordFields()), samples)
-    # Without the keys of records, which name existing columns, not attributes to be read.
+    # Keys of records name columns, not attributes to read.
     bodies = ["\n".join(document.texts.values()) for document in documents]
     lists, problem = _lists(extractor, category, bodies, max_attributes)
     named = candidates(lists, bodies)[: 2 * max_attributes]
@@ -192,7 +193,7 @@ def discovered(
 
 
 def _drawn(documents: Iterator[Document], samples: int) -> list[Document]:
-    """Draws some of the readable documents, in order, the same ones every time."""
+    """Draws readable documents, in order; equal documents give equal samples."""
     chosen: list[tuple[int, Document]] = []
     random_number = random.Random(0)
     problem, read = "there are none", 0
@@ -215,7 +216,7 @@ def _drawn(documents: Iterator[Document], samples: int) -> list[Document]:
 def _lists(
     extractor: Extractor, category: str, bodies: Sequence[str], most: int
 ) -> tuple[list[list[str]], str | None]:
-    """Returns a list of names per few documents, and the problem of a failed list, if any."""
+    """Returns lists of names, each from a few documents, and the problem of a failed list."""
     names = attr(
         f"the names, {most} at most",
         default_factory=list,
@@ -264,7 +265,7 @@ def _values(
         for place in range(len(named) if item.value is not None else 0):
             result = item.fields[f"a{place}"]
             value = result.value
-            # A value that the document does not hold is a hallucination.
+            # A value that is absent from the document is a hallucination.
             if value and (result.grounded or value.casefold() in WORDS):
                 values[place].setdefault(item.index, value)
     return values
@@ -273,7 +274,7 @@ def _values(
 def _kept(
     named: Sequence[AttributeName], values: Sequence[Mapping[int, str]], samples: int, most: int
 ) -> tuple[list[int], dict[str, str]]:
-    """Returns the places of the names that become attributes; for the others, the reason."""
+    """Returns the places of the names that become attributes; name -> reason for other names."""
     kept: list[int] = []
     left_out: dict[str, str] = {}
     for place, candidate in enumerate(named):
@@ -284,7 +285,7 @@ def _kept(
         elif twin is not None:
             left_out[candidate.title] = f"has always the values of {named[twin].title}"
         elif len(kept) == most:
-            left_out[candidate.title] = f"fewer name it than the first {most}"
+            left_out[candidate.title] = f"{most} names are more frequent"
         else:
             kept.append(place)
     return kept, left_out
@@ -353,7 +354,7 @@ _LINE = re.compile(
     rf"[ \t]*[-*•·]?[ \t]*([^\W\d_][^:=\n|]{{0,{_LONGEST}}}?)[ \t]*[:=][ \t]+"
     rf"(\S[^\n|]{{0,{_LONGEST_VALUE}}})"
 )
-# Names that tell nothing about the product, in the form that words are compared in.
+# Names without information about the product, as `words_of` writes them.
 _NOTHING = [words_of(name) for name in ("price", "cost", "name value", "note", "attribute")]
 _SPELLINGS = {"colour": "color", "fibre": "fiber", "flavour": "flavor", "metre": "meter"}
 _EMPTY = frozenset({"product", "item", "the"})
@@ -363,8 +364,8 @@ _EMPTY = frozenset({"product", "item", "the"})
 class AttributeName:
     """A name that may become an attribute.
 
-    spellings: counts of each; lists: the number of the model's lists with the name; documents:
-    place of a document with a line of the name -> the value there.
+    spellings: counts; lists: the number of the model's lists with the name; documents: place of a
+    document with a line `name: value` -> value.
     """
 
     spellings: Counter[str] = field(default_factory=Counter)
@@ -373,7 +374,7 @@ class AttributeName:
 
     @property
     def title(self) -> str:
-        """The most common spelling, of several the first."""
+        """The most common spelling."""
         text = self.spellings.most_common(1)[0][0]
         return text[:1].upper() + text[1:]
 
@@ -417,7 +418,7 @@ def _stated_in_lines(texts: Sequence[str]) -> dict[tuple[str, ...], dict[int, tu
 
 
 def _key(name: str) -> tuple[str, ...] | None:
-    """Returns a key, equal for names that surely mean the same; None if the text is no name."""
+    """Returns a key, equal for synonyms; None if the text is not a name."""
     name = _plain(name)
     if len(name) > _LONGEST or not _WORD.search(name) or len(name.split()) > _MOST_WORDS:
         return None

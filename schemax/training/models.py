@@ -99,14 +99,14 @@ def trainable(extractor: Extractor, name: str, settings: TrainingSettings) -> Tr
     """Returns the extractor's model for training. Raises ModelError if it cannot be trained."""
     if not isinstance(extractor.model, DecoderModel):
         raise ModelError(
-            f"{name} goes by the order of arrival (recurrent layers, ALiBi), and all values of a "
+            f"{name} depends on the order of tokens (recurrent layers, ALiBi), so all values of a "
             "document cannot be trained in one pass; train such a model with other tools"
         )
     model = extractor.model.model
     if getattr(model, "is_quantized", False) and settings.quantization is None:
         raise ModelError(
-            f"{name} is quantized, and such weights cannot be trained; name the model that it was "
-            "made from, or train adapters upon it with quantization nf4"
+            f"{name} is quantized, and quantized weights cannot be trained; name the model that it "
+            "was made from, or train adapters with quantization nf4"
         )
     return TrainableModel(model)
 
@@ -114,8 +114,8 @@ def trainable(extractor: Extractor, name: str, settings: TrainingSettings) -> Tr
 def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
     """Returns (model, tokenizer): random float32 weights, on the CPU.
 
-    config: a config.json, or a folder or Hub id that has one. tokenizer: the model that it is taken
-    from; None: the config's. Never runs remote code.
+    config: a config.json, or a folder or Hub id with a config. tokenizer: the model whose tokenizer
+    is used; None: the config's. Never runs remote code.
 
     Raises ModelError for a config that cannot be read or does not describe a causal language
     model.
@@ -139,15 +139,15 @@ def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
 
 
 def _place(name: str) -> str | Path:
-    """Returns the name, or its folder in the Hub's cache if the Hub does not answer."""
+    """Returns the name, or its folder in the Hub's cache."""
     return name if Path(name).exists() else cached_folder(name) or name
 
 
 def add_lora(model: Any, settings: TrainingSettings, name: str) -> Any:
-    """Returns peft's wrapper of the model, with adapters, which alone will be trained.
+    """Returns peft's wrapper of the model, which trains adapters alone.
 
-    The output head and the embeddings get no adapters, unless they are named.
-    name: of the base model, to which a kept adapter refers. Raises ModelError without peft, and for
+    The output head and the embeddings get no adapters, unless `lora_targets` names them.
+    name: the base model, which a kept adapter refers to. Raises ModelError without peft, and for
     targets that the model lacks.
     """
     rank, targets = settings.lora or 1, settings.lora_targets
@@ -171,7 +171,7 @@ def add_lora(model: Any, settings: TrainingSettings, name: str) -> Any:
 def merge_lora(tuned: Any, keep: Path | None) -> Any:
     """Returns the base model with the adapters merged into its weights.
 
-    keep: a folder that the adapters are also written to; None: they are not.
+    keep: a folder that the adapters are also written to, or None.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from schemax.attributes.ready_made import words_of
 from schemax.base.messages import harmless, one_line
@@ -16,22 +16,18 @@ from schemax.reading.units import field_unit
 
 PropertyType = Literal["number", "choice", "yes or no", "list", "text"]
 
-# The least shares of values that must be of a type: of lists `_SOME`, of others `_MOST`.
+# The least share of values that must be of a type; `_SOME` for lists.
 _MOST, _SOME = 0.8, 0.3
-# Choices are closed: every choice must occur more than once among enough values.
+# Choices are closed: there must be enough values, and every choice must occur more than once.
 _CHOICE_VALUES, _MOST_CHOICES = 8, 10
 _EXAMPLES = 3
 _LONGEST_NUMBER, _LONGEST_EXAMPLE = 9, 60
-# Letters behind a number are units; others name sizes and classes: 4K, 1080p, 5G.
+# Letters that are units behind a number; other letters name sizes and classes: 4K, 1080p, 5G.
 _UNITS = frozenset("glmvwh%\"'″′°")
 
 
-class _Amount(NamedTuple):
-    """An amount. unit: its name in pint, or a currency; rest: the text around the amount."""
-
-    value: Decimal
-    unit: str | None
-    around: str
+_Amount = tuple[Decimal, str | None, str]
+"""The value, the unit (its name in pint, or a currency), and the text around the amount."""
 
 
 def declared(title: str, values: Sequence[str]) -> tuple[PropertyType, dict[str, Any]]:
@@ -62,24 +58,20 @@ def _number(values: Sequence[str]) -> Mapping[str, Any] | None:
     amounts = [amount for value in values if (amount := _amount(value)) is not None]
     if not amounts or len(amounts) < _MOST * len(values):
         return None
-    units = Counter(amount.unit for amount in amounts if amount.unit)
-    bare = [amount for amount in amounts if not amount.unit]
+    units = Counter(unit for _, unit, _ in amounts if unit)
+    words = Counter(around for _, unit, around in amounts if not unit)
     # Words around numbers without a unit ("Pack of 6") must always be the same.
-    if bare and Counter(amount.rest for amount in bare).most_common(1)[0][1] < _MOST * len(bare):
+    if words and words.most_common(1)[0][1] < _MOST * words.total():
         return None
-    is_counted = any(amount.rest != "#" for amount in bare)  # "100 Count", beside "20 ct"
+    is_counted = any(around != "#" for around in words)  # "100 Count", beside "20 ct"
     if not units or is_counted:
-        whole = all(amount.value == amount.value.to_integral() for amount in amounts)
+        whole = all(value == value.to_integral() for value, _, _ in amounts)
         return {"type": ["integer" if whole else "number", "null"]}
     ((unit, times),) = units.most_common(1)
-    if times + len(bare) < _MOST * len(amounts) and not _convert(amounts, unit):
+    kinds = {field_unit(name).kind for name in units}
+    if times + words.total() < _MOST * len(amounts) and len(kinds) > 1:
         return None
     return {"type": ["number", "null"], "unit": unit}
-
-
-def _convert(amounts: Sequence[_Amount], unit: str) -> bool:
-    kinds = {field_unit(name).kind for name in (unit, *(amount.unit or unit for amount in amounts))}
-    return len(kinds) == 1
 
 
 def _amount(value: str) -> _Amount | None:
@@ -94,7 +86,7 @@ def _amount(value: str) -> _Amount | None:
     ):
         return None
     if amount.codes:
-        return _Amount(amount.value, amount.codes[0], "")
+        return amount.value, amount.codes[0], ""
     # A quotation mark is an inch, not a second of arc.
     units = [unit for unit, _ in amount.units or () if "[angle]" not in unit.dimensionality]
     unit = str(units[0]) if units and _is_unit(amount.name) else None
@@ -103,7 +95,7 @@ def _amount(value: str) -> _Amount | None:
         return None
     before = value[: text.tokens[amount.first].start].strip(" -")
     around = f"{before} # {behind.strip(' -.')}".casefold().strip() if unit is None else before
-    return _Amount(amount.value, unit, around)
+    return amount.value, unit, around
 
 
 def _is_unit(name: str) -> bool:

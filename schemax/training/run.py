@@ -42,7 +42,6 @@ from schemax.training.schedule import (
     BatchDataset,
     PackedRow,
     RowLimits,
-    Schedule,
     batches_of,
     padding_share,
     plan_schedule,
@@ -53,14 +52,17 @@ from schemax.training.training_examples import TrainingExample, split_examples
 
 ADAPTER = "adapter"
 
+Batches = list[list[PackedRow]]
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
     """The outcome of a run.
 
-    steps: in all. trained, held_out: numbers of products. padding: its share of tokens in training.
-    held_out_loss, held_out_f1: of the best weights; None without held-out documents.
-    history: curves by step. merged_f1: of the saved weights, if adapters were merged.
+    steps: the number of optimizer steps. trained, held_out: numbers of products. padding: the share
+    of padding among the tokens. held_out_loss, held_out_f1: of the best weights; None without
+    held-out documents. history: curves by step. merged_f1: of the saved weights, if adapters were
+    merged.
     """
 
     steps: int
@@ -77,9 +79,9 @@ class TrainingResult:
 class TrainingJob:
     """A model to be trained, the examples to train it on, and the settings to save with it.
 
-    name: of the model, in cards and adapters; compiled: by category.
-    template: source of the prompt, written beside the weights; None if categories differ in it.
-    trained: further settings written beside the weights.
+    name: the model's, in cards and adapters. compiled: by category.
+    template: the prompt's source, written beside the weights; None if categories have different
+        templates. trained: further settings written beside the weights.
     card: further entries of the card, such as digests of data.
     options: format, template and examples of `Extractor.stream`.
     """
@@ -124,51 +126,32 @@ def run_training(
     peak = settings.peak(model.model.num_parameters())
     arguments = training_arguments(out, settings, device, peak, report_to, checked=bool(held_out))
     checkpoints = out / CHECKPOINTS
-    described = {
-        **asdict(settings),
-        "learning_rate": peak,
-        "devices": arguments.world_size,
-        **job.card,
-    }
+    described = asdict(settings) | {"learning_rate": peak, "devices": arguments.world_size}
+    described |= job.card
     if arguments.process_index == 0 or resume:
         begin_run(checkpoints, described, resume=resume)
-    schedule, checks = _schedule(job, settings, model, train, held_out, arguments.world_size)
-    every = min(settings.check_every or schedule.steps_per_epoch, schedule.steps)
-    _set_pace(arguments, schedule.steps, every)
-    tuned = _tuned(model.model, settings, job.name)
-    if arguments.process_index == 0:
-        check_space(out, tuned, settings, -(-schedule.steps // every))
-    if settings.compile:
-        compile_layers(tuned)
-    use_cache = getattr(tuned.config, "use_cache", True)
-    trainer = ParallelTrainer(
-        model=tuned,
-        args=arguments,
-        reader=model,
-        config=settings.decoding,
-        train_dataset=BatchDataset(schedule.batches, job.compiled, settings.seed),
-        eval_dataset=BatchDataset(checks, job.compiled, None) if held_out else None,
-        tell=tell,
-        callbacks=[OneOptimizer(), *_early_stopping(settings.patience), *callbacks],
+    batches, checks, steps, steps_per_epoch = _schedule(
+        job, settings, model, train, held_out, arguments.world_size
     )
-    if not _is_sharded(trainer):
-        if held_out:
-            schemas = {name: item.schema for name, item in job.compiled.items()}
-            trainer.f1 = scorer(job.extractor, parts[1], schemas, settings.decoding, **job.options)
-    elif settings.best_by == "f1":
-        raise InputError("F1 is not measured where weights are sharded: choose them by their loss")
-    counts = [sum(map(len, features.values())) for features in (train, held_out)]
-    padding = padding_share(schedule.batches)
+    _set_pace(arguments, steps, min(settings.check_every or steps_per_epoch, steps))
+    config = model.model.config
+    use_cache = getattr(config, "use_cache", True)  # the trainer changes it
+    trainer = _trainer(job, settings, model, arguments, batches, checks, tell, callbacks)
+    if held_out and not _is_sharded(trainer):
+        schemas = {name: item.schema for name, item in job.compiled.items()}
+        trainer.f1 = scorer(job.extractor, parts[1], schemas, settings.decoding, **job.options)
+    num_trained, num_held_out = (sum(map(len, part.values())) for part in (train, held_out))
+    padding = padding_share(batches)
     tell(
-        f"training on {counted(counts[0], 'document')} of "
-        f"{counted(len(train), 'category', 'categories')}, {counts[1]:,} held out; "
-        f"{counted(schedule.steps, 'step')}, {schedule.steps_per_epoch:,} an epoch; "
+        f"training on {counted(num_trained, 'document')} of "
+        f"{counted(len(train), 'category', 'categories')}, {num_held_out:,} held out; "
+        f"{counted(steps, 'step')}, {steps_per_epoch:,} an epoch; "
         f"{padding:.1%} of the tokens are padding"
     )
-    started = time.monotonic()
+    tuned, started = trainer.model, time.monotonic()
     _train(trainer, last_checkpoint(checkpoints) if resume else None)
-    tuned.config.use_cache = use_cache
-    outcome = _result(trainer.state, *counts, padding)
+    config.use_cache = use_cache
+    outcome = _result(trainer.state, num_trained, num_held_out, padding)
     _save(trainer, tuned, job, out, settings)
     if trainer.is_world_process_zero():
         if settings.merges and trainer.f1 is not None:
@@ -187,8 +170,8 @@ def _schedule(
     train: Mapping[str, Sequence[Features]],
     held_out: Mapping[str, Sequence[Features]],
     devices: int,
-) -> tuple[Schedule, list[list[PackedRow]]]:
-    """Returns the batches to train on, and the held-out batches of a check."""
+) -> tuple[Batches, Batches, int, int]:
+    """Returns the batches to train on, the held-out batches, the steps, and the steps per epoch."""
     limits = RowLimits(
         batch_tokens=settings.batch_tokens,
         documents=settings.documents,
@@ -196,7 +179,7 @@ def _schedule(
         extent=model.max_positions,
         stacked=settings.decoding.documents == "stacked",
     )
-    schedule = plan_schedule(
+    batches, steps, steps_per_epoch = plan_schedule(
         train,
         job.compiled,
         limits,
@@ -205,7 +188,8 @@ def _schedule(
         seed=settings.seed,
     )
     generator = random.Random(f"{settings.seed}, held-out batches")
-    return schedule, batches_of(held_out, job.compiled, limits, generator)
+    checks = batches_of(held_out, job.compiled, limits, generator)
+    return batches, checks, steps, steps_per_epoch
 
 
 def _tuned(model: Any, settings: TrainingSettings, name: str) -> Any:
@@ -214,8 +198,41 @@ def _tuned(model: Any, settings: TrainingSettings, name: str) -> Any:
     return model.requires_grad_(True) if settings.lora is None else add_lora(model, settings, name)
 
 
-def _early_stopping(patience: int | None) -> list[TrainerCallback]:
-    return [] if patience is None else [EarlyStoppingCallback(early_stopping_patience=patience)]
+def _trainer(
+    job: TrainingJob,
+    settings: TrainingSettings,
+    model: TrainableModel,
+    arguments: TrainingArguments,
+    batches: Batches,
+    checks: Batches,
+    tell: Tell,
+    callbacks: Sequence[TrainerCallback],
+) -> ParallelTrainer:
+    """Returns the trainer of a run.
+
+    Raises InputError if the disk has too little room, and for F1 of sharded weights.
+    """
+    tuned = _tuned(model.model, settings, job.name)
+    if arguments.process_index == 0:
+        num_checks = -(-arguments.max_steps // int(arguments.save_steps))
+        check_space(Path(arguments.output_dir).parent, tuned, settings, num_checks)
+    if settings.compile:
+        compile_layers(tuned)
+    patience = settings.patience
+    stopping = [] if patience is None else [EarlyStoppingCallback(early_stopping_patience=patience)]
+    trainer = ParallelTrainer(
+        model=tuned,
+        args=arguments,
+        reader=model,
+        config=settings.decoding,
+        train_dataset=BatchDataset(batches, job.compiled, settings.seed),
+        eval_dataset=BatchDataset(checks, job.compiled, None) if checks else None,
+        tell=tell,
+        callbacks=[OneOptimizer(), *stopping, *callbacks],
+    )
+    if _is_sharded(trainer) and settings.best_by == "f1":
+        raise InputError("F1 is not measured where weights are sharded: choose them by their loss")
+    return trainer
 
 
 def _is_sharded(trainer: ParallelTrainer) -> bool:
@@ -246,7 +263,7 @@ def _train(trainer: ParallelTrainer, checkpoint: str | None) -> None:
         trainer.train(resume_from_checkpoint=checkpoint)
     except UnpicklingError as error:
         raise InputError(
-            f"{checkpoint} holds data that could run code when loaded, so it was not loaded; "
+            f"{checkpoint} holds data that could run code, so it was not loaded; "
             "delete this checkpoint and resume from an earlier one, or train into another folder"
         ) from error
 
@@ -254,7 +271,7 @@ def _train(trainer: ParallelTrainer, checkpoint: str | None) -> None:
 def _save(
     trainer: ParallelTrainer, tuned: Any, job: TrainingJob, out: Path, settings: TrainingSettings
 ) -> None:
-    """Saves the model, with adapters merged where possible, with its tokenizer and prompt."""
+    """Saves the model, its tokenizer and its prompt; adapters are merged if possible."""
     if _is_sharded(trainer):
         # `save_model` gathers sharded weights; they cannot be merged here.
         trainer.save_model(str(out / ADAPTER if settings.lora is not None else out))
@@ -306,7 +323,7 @@ def training_arguments(
     *,
     checked: bool,
 ) -> TrainingArguments:
-    """Returns transformers' settings; `_set_pace` sets the numbers of steps later.
+    """Returns transformers' settings. `_set_pace` sets the numbers of steps.
 
     peak: the highest learning rate. Raises ModelError for a device that is not available.
     """

@@ -48,7 +48,7 @@ class TrainingSequence:
 
 @dataclass(frozen=True, slots=True)
 class ItemTarget:
-    """The slot of an item, or of a leaf of an item, which a list's count calls for, with its value.
+    """The slot of an item of a list, or of a leaf of an item, with its value.
 
     place: of the list among the attributes. key, values: token ids; k_max: the slot's budget.
     """
@@ -69,10 +69,9 @@ def training_sequence(
     """Appends each slot's value to the prompt.
 
     values: the ids of each slot, in the order of slot ids, as `value_ids` returns them.
-    learnt: one flag per slot, or one per token of its value; tokens without the flag are read, but
-        are no labels.
-    items: (J) the slots of items of each document, learnt if their list is; for isolated documents
-        in the layout `branched`, where they stand right behind the output's opening.
+    learnt: a flag per slot, or per token of its value; tokens without the flag are no labels.
+    items: (J) the slots of items of each document, learnt if their list is; only for isolated
+        documents in the layout `branched`. They begin right behind the output's opening.
     """
     plan = plan_prompt(prompt, compiled.decoding)
     targets = [np.asarray(ids, np.int64) for ids in values]
@@ -114,7 +113,7 @@ def value_ids(text: str, compiled: CompiledSchema, k_max: int) -> tuple[int, ...
     """
     ids = compiled.codec.encode(text)
     length = compiled.stop.length(ids)
-    # If a model has several end ids, the tokenizer's ends its turns.
+    # If a model has several end ids, the tokenizer's id ends its turns.
     ends = () if length is not None else (*compiled.codec.eos_ids, *compiled.stop.eos_ids)[:1]
     return (*ids[:length], *ends)[:k_max]
 
@@ -124,7 +123,7 @@ def collate(
 ) -> tuple[Tensor, TokenInfo, Tensor]:
     """Collates sequences: (B, L) input ids, token info and labels, right padded.
 
-    length: the least L, which is else the length of the longest sequence.
+    length: the least L; the longest sequence may be longer.
     """
 
     def padded(name: str, fill: int) -> Tensor:

@@ -32,7 +32,7 @@ from schemax.results import FieldError
 class TrainingExample:
     """A document and its gold values.
 
-    name: in messages; text: as the model is shown it.
+    name: in messages; text: as the model sees it.
     values: attribute name -> value, ready to be written; None is an explicit null. Attributes
         without annotation are missing.
     unknown: attributes with unknown values, which are not learnt.
@@ -50,7 +50,7 @@ class TrainingExample:
 def gold_examples(
     annotated: Sequence[Example], schemas: Mapping[str, type[BaseModel]], output: OutputFormat
 ) -> list[TrainingExample]:
-    """Returns training examples from annotations; of several accepted values, the first is taught.
+    """Returns training examples from annotations; the first of several accepted values is taught.
 
     Raises InputError, naming product and attribute, for labels that the schema lacks, or whose
     value does not fit the type.
@@ -73,7 +73,7 @@ def training_example(
 ) -> tuple[TrainingExample, tuple[FieldError, ...]]:
     """Returns a training example, and the errors of values that it leaves out as unknown.
 
-    stated: by attribute, under its name or the name that the model is shown.
+    stated: by name or title of attributes.
     Raises InputError for a category without a schema, an unknown attribute, and an empty text.
     """
     schema = schemas.get(annotated.category)
@@ -93,8 +93,8 @@ def read_training_examples(
 ) -> list[Example]:
     """Reads examples to train on; drops examples with a text of `test`, unless keep_overlap.
 
-    Warns of shared texts and of duplicated ids. Raises InputError for files that hold anything
-    else, and if no example is left; OSError for files that cannot be read.
+    Warns of shared texts and of duplicated ids. Raises InputError for invalid files, and if no
+    example is left; OSError for files that cannot be read.
     """
     annotated = read_examples(train)
     if doubled := duplicated_ids(annotated):
@@ -165,7 +165,8 @@ def split_examples(
     count = max(1, round(share * len(texts))) if share else 0
     if count >= len(texts):
         raise InputError(
-            f"{len(texts)} different texts are too few to hold {share:.0%} back and train on others"
+            f"{len(texts)} different texts are too few to hold out {share:.0%} of them; add documents, "
+            "or hold out none"
         )
     kept_back = set(texts[:count])
     return (

@@ -123,7 +123,7 @@ def test_the_number_of_attributes_is_bounded() -> None:
     lines = [f"{title}\nHeight: {n} cm" for n, title in enumerate(TITLES)]
     found = discovered(lines, "monitors", Scripted(names, by_pattern), max_attributes=2)  # type: ignore[arg-type]
     assert [item.title for item in found.attributes] == ["Brand", "Panel"]
-    assert found.left_out == {"Height": "fewer name it than the first 2"}
+    assert found.left_out == {"Height": "2 names are more frequent"}
 
 
 class Disagreeing(Scripted):

@@ -242,9 +242,9 @@ def test_schedules_are_fixed_by_the_seed(
     def schedule(**changes: Any) -> list[list[list[str]]]:
         settings = TrainingSettings(**{"epochs": 2.0, "steps": None, "seed": 0, **changes})
         options = {"num_steps": settings.num_steps, "seed": settings.seed, "batches_per_step": 2}
-        made = plan_schedule(features, compiled, limits, **options)
-        assert len(made.batches) == made.steps * options["batches_per_step"]
-        return [[[p.name for p in row.features] for row in batch] for batch in made.batches]
+        batches, steps, _ = plan_schedule(features, compiled, limits, **options)
+        assert len(batches) == steps * options["batches_per_step"]
+        return [[[p.name for p in row.features] for row in batch] for batch in batches]
 
     assert schedule() == schedule()
     assert schedule(seed=1) != schedule()

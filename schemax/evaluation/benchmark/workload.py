@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -72,7 +71,7 @@ class TokenCounts:
         return self.instructions + self.documents + self.openings + self.keys + self.values
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Workload:
     """A stream of documents, category by category.
 
@@ -93,7 +92,7 @@ class Workload:
     def __len__(self) -> int:
         return len(self.listings)
 
-    @cached_property
+    @property
     def end(self) -> StopTable:
         """The stop rule of autoregressive outputs, which the EOS id alone ends."""
         return StopTable(np.zeros((1, self.vocab_size), np.int8), (self.eos_id,))
