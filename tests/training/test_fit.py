@@ -177,7 +177,7 @@ def test_other_labels_begin_anew(run: Run, tmp_path: Path, monkeypatch: pytest.M
     jsonl(tmp_path / "labels.jsonl", [*LABELS, label(12)])
     result = run(*args, "--time", "0.001s")
     assert "measured answers" not in result.stderr
-    refused(result, "the time of 0.001 seconds was over")
+    refused(result, "0.001 seconds were over")
 
 
 @pytest.mark.parametrize(
