@@ -21,7 +21,7 @@ from schemax.io.storage import optional, suffixes
 
 HUB = "hf:"
 CATEGORY = "document"
-"""The category of rows without one."""
+"""The category of rows that name none."""
 
 _TABLES = (*PARQUET, *ARROW, *CSV)
 # Columns of a table that are not attributes.

@@ -20,7 +20,7 @@ from schemax.evaluation.scores import OUTCOMES, PairScore, f1_interval, mean_f1
 def runs_shown(
     runs: Sequence[EvaluationRun], comparisons: Sequence[Comparison], setting: str, *, by: str
 ) -> Iterator[str | Table]:
-    """Yields everything about runs on the same documents.
+    """Yields the tables and sentences about runs on the same documents.
 
     comparisons: of the later runs with the first. by: "attribute" or "confidence" adds tables.
     """
@@ -71,14 +71,14 @@ def comparison_shown(comparison: Comparison, first: str, second: str) -> Iterato
 
 
 def _quality(run: EvaluationRun, *, strict: bool) -> str:
-    """F1 and the interval that it lies in."""
+    """Returns F1 and its interval."""
     score = run.scores.strict if strict else run.scores.protocol
     interval = f1_interval(run.scores.counts(strict=strict))
     return f"{score.f1:.3f}\n{interval.low:.3f}-{interval.high:.3f}"
 
 
 def _right(share: float, item: tuple[str, Reliability | None]) -> float | None:
-    """Share of right values among the most confident ones."""
+    """Returns the share of right values among the most confident values."""
     curve = item[1].curve if item[1] else ()
     return next((1 - point.risk for point in curve if point.coverage == share), None)
 
@@ -112,7 +112,7 @@ _ENDS: Columns = {
     "invalid\nfields": lambda run: run.invalid_fields,
     "rows in\nerror": lambda run: run.invalid_rows,
 }
-# Of names with what is known of their confidences.
+# Items: (name, reliability or None).
 _RELIABILITY: Columns = {
     "setting": lambda item: item[0],
     "values": lambda item: item[1] and item[1].values,
@@ -136,7 +136,7 @@ _CURVE: Columns = {
     "right": lambda point: 1 - point.risk,
     "wrong": lambda point: point.risk,
 }
-# Of items of `by_attribute`.
+# Items: ((category, attribute), score), as `by_attribute` has them.
 _ATTRIBUTES: Columns = {
     "category": lambda item: item[0][0],
     "attribute": lambda item: item[0][1],
@@ -153,7 +153,7 @@ def _agrees(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
     return getattr(labelled, name) / max(1, labelled.pairs)
 
 
-# Of runs with one of their judges.
+# Items: (run, one of its judges).
 _JUDGED: Columns = {
     "setting": lambda item: item[0].name,
     "at once": lambda item: "a " + item[1].form,

@@ -127,7 +127,7 @@ SCRIPTS = (
 
 
 class Report:
-    """A growing page, in bounded memory: rows beyond its limits are only counted."""
+    """A growing page in bounded memory: rows beyond its limits are only counted."""
 
     def __init__(self, title: str | None = None, *, limit: int = MOST_ROWS) -> None:
         self.total = 0
@@ -141,7 +141,7 @@ class Report:
         self._room = MOST_CHARACTERS
 
     def add(self, item: Extraction[Any]) -> None:
-        """Adds a row, or counts it. Rows may come in any order: the page sorts by index."""
+        """Adds a row, or counts it. Rows may come in any order: the page sorts them by index."""
         self.total += 1
         self.overview.add(item)
         if len(self._rows) >= self._limit or self._room <= 0:

@@ -50,8 +50,8 @@ class PageImages:
     def of(self, item: Extraction[Any], fields: Mapping[str, int]) -> list[Any]:
         """Returns the first pages with values: [page, data URL, width, height, marks].
 
-        A mark is [field, left, top, right, bottom], in points, as width and height are. [] if no
-        page has values, or pages can no longer be read.
+        A mark is [field, left, top, right, bottom], in points, as width and height are. The list is
+        empty if no page has values, or pages can no longer be read.
 
         fields: name -> number.
         """
@@ -83,7 +83,7 @@ class PageImages:
 def _marks(
     item: Extraction[Any], text: FileText, fields: Mapping[str, int]
 ) -> dict[int, list[tuple[int, Box]]]:
-    """Returns page -> (field, box) of all values that are found in the text."""
+    """Returns page -> (field, box) of all values in the text."""
     marks: dict[int, list[tuple[int, Box]]] = {}
     for name, result in without_items(item.fields).items():
         for span in result.spans:
@@ -111,7 +111,7 @@ class FieldSets:
     def of(self, item: Extraction[Any]) -> int:
         """Returns the number of an extraction's field set.
 
-        A failed row does not tell its schema; it counts as of the first schema with its fields.
+        A failed row has no schema; it counts as a row of the first schema with its fields.
         """
         fields = tuple(without_items(item.fields))
         names = self._names.setdefault(fields, {})
@@ -194,7 +194,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _likeliest(result: FieldResult) -> list[tuple[str, float]]:
-    """Returns the likeliest choices other than the value, as texts, without any shown as 0."""
+    """Returns the likeliest choices other than the value, as texts, if they round above 0."""
     choices = [
         (str(_plain(choice)) if choice is not None else "null", round(probability, 4))
         for choice, probability in result.alternatives.items()
@@ -217,7 +217,7 @@ def _plain(value: Any) -> Any:
     """Returns a value as JSON holds it; as text if JavaScript would change it."""
     try:
         return _exact(to_jsonable_python(value, fallback=str))
-    except Exception:  # a validator may have made anything of the value
+    except Exception:  # a validator may return any object
         return f"<{type(value).__name__}>"
 
 
@@ -237,7 +237,7 @@ def editors_of(schema: type[Any]) -> dict[str, dict[str, Any]]:
     """Returns field -> t type, o choices, u unit, l 1 for a list. Plain texts are left out."""
     try:
         attributes = compile_attributes(schema)
-    except SchemaError:  # a class that is the name of a category alone
+    except SchemaError:  # a class without fields, the name of a category
         return {}
     editors = {attribute.name: _editor(attribute) for attribute in attributes}
     return {name: editor for name, editor in editors.items() if editor}

@@ -1,4 +1,4 @@
-"""Checkpoints: their size on the disk, the one to resume from, and optimizer states to keep."""
+"""Checkpoints: settings, disk space, the checkpoint to resume from, optimizer states to keep."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ def _lists(
 
 
 def _listed(item: Extraction[Any]) -> list[str]:
-    """Returns the names of a list; if it was cut off, the complete ones."""
+    """Returns the complete names of a list."""
     if names := getattr(item.value, "attributes", None):
         return list(names)
     result = item.fields["attributes"]

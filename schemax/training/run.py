@@ -215,7 +215,7 @@ def _trainer(
     tuned = _tuned(model.model, settings, job.name)
     if arguments.process_index == 0:
         num_checks = -(-arguments.max_steps // int(arguments.save_steps))
-        check_space(Path(arguments.output_dir).parent, tuned, settings, num_checks)
+        check_space(Path(str(arguments.output_dir)).parent, tuned, settings, num_checks)
     if settings.compile:
         compile_layers(tuned)
     patience = settings.patience
@@ -332,7 +332,7 @@ def training_arguments(
     arguments = TrainingArguments(
         output_dir=str(out / CHECKPOINTS),
         run_name=out.name,
-        per_device_train_batch_size=1,  # one batch of ours
+        per_device_train_batch_size=1,  # an item is a batch
         per_device_eval_batch_size=1,
         gradient_accumulation_steps=settings.gradient_accumulation,
         max_steps=1,

@@ -176,7 +176,7 @@ def following_texts(compiled: CompiledSchema, num_documents: int) -> list[list[s
     if compiled.decoding.documents == "isolated":
         return [[*compiled.key_texts[0][1:], output.closing(paths[-1])]] * num_documents
     rows = compiled.key_texts[:num_documents]
-    # One output for all documents: behind a document's last value comes the next one's first key.
+    # One output for all documents: the next document's first key follows a document's last value.
     firsts = [row[0] for row in rows[1:]]
     end = output.closing((DocumentKey(str(num_documents)), *paths[-1]))
     return [[*row[1:], first] for row, first in zip(rows, [*firsts, end], strict=True)]

@@ -1,7 +1,7 @@
 """transformers' Trainer with our batches and our loss (paper, section 4.4).
 
 Trainer and accelerate keep the loop, devices, precision, accumulation, checkpoints and early
-stopping; batches and their loss are ours.
+stopping; this module has batches and their loss.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class ParallelTrainer(Trainer):
         tell: Tell,
         **options: Any,
     ) -> None:
-        super().__init__(data_collator=itemgetter(0), **options)  # a batch of ours is one item
+        super().__init__(data_collator=itemgetter(0), **options)  # an item is a batch
         self._reader = reader
         self._config = config
         self.f1: Callable[[], float] | None = None
         self._tokens, self._since = 0, time.perf_counter()  # since the last log entry
-        # The loss is divided by the labels of a whole step, below.
+        # `compute_loss` divides the loss by the labels of a whole step.
         self.model_accepts_loss_kwargs = True
         self.remove_callback(PrinterCallback)
         self.add_callback(ProgressCallback(tell))
@@ -131,7 +131,7 @@ class ParallelTrainer(Trainer):
             batch: Any = self._prepare_inputs(inputs)
             with torch.no_grad(), self.compute_loss_context_manager():
                 summed, count = self._reader.loss(model, batch, self._config)
-            # Devices that are out of batches repeat earlier ones; `gather_for_metrics` drops them.
+            # Devices without further batches repeat batches; `gather_for_metrics` drops the repeats.
             pair = torch.stack([summed.float(), count.float()])[None]
             gathered = self.accelerator.gather_for_metrics(pair)
             totals += gathered.cpu().double().sum(dim=0)

@@ -32,7 +32,7 @@ Rivals = Sequence[type[Engine]]
 
 _BOUNDS: Rivals = (Floor, Reading)
 RIVALS: Rivals = (Generate,)
-"""The installed engines of others. A checkout has more, in `benchmarks.rivals`."""
+"""The installed rivals. A checkout has more, in `benchmarks.rivals`."""
 
 
 def engine_names(rivals: Rivals = RIVALS) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ def engine_names(rivals: Rivals = RIVALS) -> tuple[str, ...]:
 
 
 def check_engine_names(names: Sequence[str], rivals: Rivals = RIVALS) -> None:
-    """Raises ValueError for an unknown name, and for a repeated one."""
+    """Raises ValueError for an unknown or repeated name."""
     known = engine_names(rivals)
     for name in names:
         if name not in known:
@@ -84,10 +84,10 @@ class Subject:
 class Comparison:
     """The settings of a comparison.
 
-    server: the address of a server that is measured as well, on the annotated documents;
-        token_prices: its dollars for a million tokens, read and written.
+    server: the address of a server to measure on the annotated documents; token_prices: its dollars
+        for a million tokens, read and written.
     price_per_hour: the machine's, in dollars.
-    rivals: engines that `engines` may name beside ours.
+    rivals: further engines that `engines` may name.
 
     Raises ValueError for unknown and repeated names.
     """
@@ -108,7 +108,7 @@ class Comparison:
 def load_subject(
     place: str, data: Path, documents: int, *, device: str = "auto", dtype: str = "auto"
 ) -> Subject:
-    """Loads a model, and so many of the annotated documents of a file.
+    """Loads a model, and a number of annotated documents of a file.
 
     place: a folder or Hub id. device, dtype: see `load`.
     Raises ModelError or InputError if the model or the data cannot be read.
@@ -134,7 +134,7 @@ def compare_engines(
     """Runs a comparison, and reports progress.
 
     grid: engines of a second table.
-    Raises BenchmarkError if an engine does not write the given answers, or the server fails.
+    Raises BenchmarkError if an engine does not write the expected answers, or the server fails.
     """
     model, work, rules = subject.model, subject.work, comparison.rules
     engines = build_engines(comparison.engines, model, comparison.options, comparison.rivals)
@@ -182,11 +182,11 @@ def ask_server(
     concurrency: int = 32,
     token_prices: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
-    """Asks a server for the output of every product, as its other clients do.
+    """Asks a server for the output of every product, as any client does.
 
     address: URL or URL#MODEL of the API, `/v1` included; by default the server's first model.
-    tokenizer: its chat template renders the prompts. A server without completions is asked by chat,
-        with the server's own template.
+    tokenizer: its chat template renders the prompts. A server without completions gets chats, which
+        its own template renders.
     token_prices: dollars for a million tokens, read and written.
 
     Returns the figures of the report. agreement: the share of attributes with the annotated value,

@@ -27,11 +27,11 @@ Emitted = Sequence[tuple[Ids, ...]]
 
 
 class BenchmarkError(SchemaxError):
-    """A comparison fails, or would be unfair, such as when an engine writes other answers."""
+    """A comparison fails or would be unfair: an engine writes wrong answers, or a server fails."""
 
 
 class Unavailable(Exception):
-    """An engine cannot take part, for the given reason; the others go on."""
+    """An engine cannot take part, for this reason; other engines go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def replica(model: Any) -> Any:
     """Returns a separate model over the same weights, with hooks and settings of its own."""
     shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
     twin = copy.deepcopy(model, shared)
-    # Without the sampling settings that trained models bring along.
+    # Drops the sampling settings of trained models.
     twin.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
     return twin
 
@@ -114,8 +114,8 @@ def paper(stacked: int) -> tuple[str, DecodingConfig]:
 
 
 # gapped: the paper's layout of positions, with documents and slots that do not see each other.
-# autoregressive: keys and values one after another, the baseline without its waste; -6: with six
-# documents in a prompt, so that the gains of stacking and of parallel slots can be told apart.
+# autoregressive: writes keys and values in turn, the baseline without its waste; -6: with six
+# documents in a prompt, which separates the gains of stacking and of parallel slots.
 OURS: Mapping[str, tuple[str, DecodingConfig]] = MappingProxyType(
     {
         "isolated": ("schemax, default", PRESETS["isolated"]),
@@ -134,8 +134,7 @@ OURS: Mapping[str, tuple[str, DecodingConfig]] = MappingProxyType(
 class SchemaxEngine(Engine):
     """Hyper-Parallel Decoding with one of our settings.
 
-    The token ids of a prompt's J documents follow each other in all settings, so that all settings
-    read and write the same tokens.
+    All settings read and write the same tokens: the J documents of a prompt follow each other.
     """
 
     kind = "ours"
@@ -160,7 +159,7 @@ class SchemaxEngine(Engine):
             raise Unavailable(refusal)
 
     def reset(self, work: Workload) -> None:
-        """Drops instructions of earlier runs: every engine reads each instruction once per run."""
+        """Drops the instructions of earlier runs: every run reads each instruction once."""
         if isinstance(self.prepared, DecoderModel):  # models that fork keep none
             self.prepared.forget_prefixes()
 
@@ -197,8 +196,8 @@ class Floor(Engine):
     """Causal forward passes, without cache or mask, over exactly the tokens of the work.
 
     It reads each instruction once; for each document its tokens, the opening, the keys, and the
-    value tokens that are ever an input. The output head is computed for generated tokens alone.
-    Attention to the instruction is left out, and no token is chosen.
+    value tokens that become an input. The output head runs for generated tokens alone. Documents do
+    not attend to the instruction, and no token is chosen.
     """
 
     name, title = "floor", "the tokens that must be processed"
@@ -222,7 +221,7 @@ class Floor(Engine):
         return []
 
     def batches(self, rows: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-        """Yields batches of like lengths, so that padding does not slow the bound down."""
+        """Yields batches of similar lengths, so that padding does not slow the bound down."""
         batch: list[tuple[int, int]] = []
         for row in rows:
             if batch and (len(batch) == (self.batch_size or 1) or row[0] < _ALIKE * batch[0][0]):

@@ -28,8 +28,8 @@ FORMAT = 1
 class EngineRow:
     """The figures of an engine.
 
-    documents: documents of each run; seconds: of each repeat.
-    products_per_second: of the median repeat; slowest, fastest: of the others.
+    documents: the number of documents of each run; seconds: of each repeat.
+    products_per_second: of the median repeat; slowest, fastest: of the extreme repeats.
     of_floor, times_generate: its speed over that of the engines "floor" and "generate"; None
         without them.
     passes: forward passes of a run; passes_per_product: the same per document.
@@ -61,9 +61,9 @@ class EngineRow:
 class Report:
     """The report of a comparison.
 
-    model: name, class, parameters, dtype and shape; environment: hardware and versions; work: its
-    source and its tokens; skipped: name and reason; sweep: rows of the grid; server: figures of a
-    server, measured over HTTP.
+    model: name, class, parameters, dtype and shape; environment: hardware and versions; work:
+    source and numbers of tokens; skipped: name and reason; sweep: rows of the grid; server: figures
+    of a server, measured over HTTP.
     """
 
     model: dict[str, Any]
@@ -81,7 +81,7 @@ class Report:
 
     @classmethod
     def from_dict(cls, data: Any) -> Report:
-        """Reads `to_dict` back. Raises ValueError for anything else."""
+        """Reads the data of `to_dict`. Raises ValueError for other data."""
         if not isinstance(data, dict) or data.get("schemax_bench") != FORMAT:
             raise ValueError("not a report of `schemax bench`, or written by another version")
         try:
@@ -132,7 +132,7 @@ def engine_rows(
 
 
 def describe_model(model: Any, name: str) -> dict[str, Any]:
-    """Describes a model: name, class, dtype, and the numbers that decide speed."""
+    """Describes a model: name, class, dtype, and the sizes that decide speed."""
     config = model.config.get_text_config()
     names = (
         *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
@@ -149,7 +149,7 @@ def describe_model(model: Any, name: str) -> dict[str, Any]:
 
 
 def describe_environment(device: torch.device) -> dict[str, Any]:
-    """Describes hardware and versions, without which a speed means nothing."""
+    """Describes hardware and versions, on which speed depends."""
     accelerator = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {
         "device": device.type,

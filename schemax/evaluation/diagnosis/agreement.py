@@ -38,7 +38,7 @@ def oracle_logits(
     """Yields (K, V) float32 logits of each slot, on the CPU, by which its K tokens are chosen.
 
     `branched` and `autoregressive` slots are plain requests: transformers' own forward pass over
-    the same token ids, without masks of ours. For `gapped` slots, and for documents with their own
+    the same token ids, with its own mask. For `gapped` slots, and for documents with their own
     demonstrations, a whole prompt is one pass under the rule of visibility.
     """
     if config.layout != "gapped" and not prompt.demonstrations:
@@ -47,14 +47,14 @@ def oracle_logits(
     assert isinstance(model, DecoderModel)
     plan = plan_prompt(prompt, config)
     values = [output.ids[:-1] for output in outputs]
-    # Tokens beyond a slot's gap, as in a retry, are not seen by other slots.
+    # Other slots do not see tokens beyond a slot's gap, which a retry writes.
     within = [ids[: int(k_max) - 1] for ids, k_max in zip(values, plan.k_max, strict=True)]
     together = _one_pass(model, config, plan, within, range(len(values)))
     for place, logits in enumerate(together):
         if len(values[place]) == len(within[place]):
             yield logits
             continue
-        # Alone, without later keys, whose positions the value reaches.
+        # Alone: the value reaches the positions of later keys.
         end = int(plan.last_index[place]) + 1
         cut = replace(plan, **{name: getattr(plan, name)[:end] for name in ("input_ids", *_INFO)})
         yield from _one_pass(model, config, cut, [*within[:place], values[place]], [place])
@@ -106,7 +106,7 @@ TEXTS = [
     "Kids' rain jacket “Duck” – yellow, size 104, waterproof, with hood \U0001f986",
     "x",
 ]
-# A whole output of the autoregressive layout would take longer than everything else.
+# A whole output of the autoregressive layout would take most of the time.
 _MOST_TOKENS = 12
 _EXACT = 2e-3
 _SETTINGS = [
@@ -131,10 +131,10 @@ class Probe(AttrSchema, category="product"):
 
 @torch.inference_mode()
 def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
-    """Yields an `Agreement` per way to decode; first the way that equals plain requests."""
+    """Yields an `Agreement` per way to decode. The first way equals plain requests."""
     plain: list[SlotOutput] = []
     as_codec(tokenizer).check_vocabulary(model.vocab_size)
-    # Only then do the same tokens give the same logits, however they are cut into passes.
+    # Only then do the same tokens give the same logits in any number of passes.
     can_be_exact = model.dtype == torch.float32 and not model.architecture.uneven_steps
     for config in _SETTINGS:
         config = replace(config, max_retries=0, constrain="nothing")
@@ -173,7 +173,7 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
 def _keep(
     trace: dict[tuple[int, int], Tensor], index: Tensor, step: Tensor, logits: Tensor
 ) -> None:
-    """Keeps the (V,) logits by which the decoder chose, by slot and step."""
+    """Keeps the decoder's (V,) logits by slot and step."""
     places = zip(index.tolist(), step.tolist(), logits.float().cpu(), strict=True)
     trace.update(((place, k), row) for place, k, row in places)
 

@@ -333,7 +333,7 @@ def sentences(config: DecodingConfig) -> tuple[str, ...]:
 
 
 def picture(config: DecodingConfig) -> dict[str, Any]:
-    """Returns the rule of visibility for a document of three slots, or two stacked ones of two.
+    """Returns the rule of visibility for a document of three slots, or two documents of two slots.
 
     sees[q][k]: True if token q sees token k; `labels` names the tokens. I, D, S and every key are
     one token each; values have two tokens.

@@ -17,15 +17,15 @@ from schemax.servers.remote import RemoteModel
 class Agreement:
     """The agreement of a way to decode with its oracle, on the model's own weights.
 
-    oracle: "plain requests": transformers' own forward pass over each request by itself, without
-        cache or mask of ours. "one pass": the same prompt with its values, all at once, without
-        cache, batch or pruning, but under the same rule; for layouts that no plain request equals.
+    oracle: "plain requests": transformers' own forward pass over each request by itself, with its
+        own mask and no cache. "one pass": the same prompt with its values, in one pass under the
+        same rule, without cache, batch or pruning; for layouts that no plain request equals.
     tokens, agreeing: greedy tokens compared, and those equal to the oracle's.
     difference: the largest between two logits, relative to the spread of the logits.
     exact: True if all tokens agree and logits differ by rounding only; None outside float32, and
-        for models whose own logits depend on how a text is cut into passes.
-    like_plain: the share of slots filled as by plain requests; a fact, no fault.
-    refused: why the model cannot decode this way; nothing else is set then.
+        for models whose logits depend on the number of passes.
+    like_plain: the share of slots that plain requests fill equally; a fact, no fault.
+    refused: why the model cannot decode this way; the figures are not set then.
     """
 
     layout: str
@@ -63,7 +63,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check and its finding. ok: None for a mere fact."""
+    """A check and its finding. ok: None for a fact."""
 
     name: str
     found: str
@@ -129,9 +129,9 @@ def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
     model: a folder or Hub id, an `Extractor`, or a model of transformers with its `tokenizer`.
     loading: arguments of `Extractor.from_pretrained`, such as device and dtype.
 
-    A model given by name is examined in float32 if twice its size fits into memory, since only
-    there "exact" can be told from "nearly". Raises ModelError if the model cannot be loaded; for a
-    loaded model that cannot be run, the `Diagnosis` says so.
+    A model named by folder or id runs in float32 if twice its size fits into memory: float32 alone
+    tells "exact" from "nearly". Raises ModelError if the model cannot be loaded; the `Diagnosis`
+    says if a loaded model cannot be run.
     """
     from schemax.runtime.engine.self_test import prepare
     from schemax.runtime.models.loading import load

@@ -24,7 +24,7 @@ from schemax.formats import OutputFormat
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault of a declaration, or a possible one (level "warning").
+    """A fault of a declaration (level "refusal"), or a possible fault (level "warning").
 
     place: the file, and the line of the field or class, if known. field: dotted; None for the whole
         class. remedy: empty if `problem` says what to do.

@@ -41,7 +41,7 @@ class Trials:
 
     def __init__(self, path: Path | None, digest: str) -> None:
         self.outcomes: dict[tuple[str, int], OutcomeCounts] = {}
-        self.seconds = 0.0  # spent on measuring, in earlier runs and this one
+        self.seconds = 0.0  # spent on measuring, earlier runs included
         self._file: TextIO | None = None
         if path is not None:
             end = self._read(path, digest)

@@ -142,7 +142,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Search:
-    """A search that replaces the best candidate by better ones.
+    """A search that replaces the best candidate by better candidates.
 
     rows: category -> documents on which candidates are compared; the pool holds none of them.
     best: the start, then the best candidate so far. tell: receives every trial.
@@ -207,7 +207,7 @@ class Search:
 
     @property
     def _all(self) -> list[int]:
-        """The rows, one of each category in turn: any first part has rows of all categories."""
+        """The rows, in turn of each category: any first part has rows of all categories."""
         longest = max(map(len, self.rows.values()))
         columns = self.rows.values()
         return [
@@ -220,7 +220,7 @@ class Search:
         return self._all[: max(_FEWEST, len(self._all) // 3)]
 
     def _challenge(self, candidates: Sequence[Candidate]) -> None:
-        """Replaces the best candidate by better ones.
+        """Replaces the best candidate by better candidates.
 
         Successive halving (Jamieson and Talwalkar, 2016): all candidates read a part of the
         documents; the better half of the candidates that are not hopeless read all.
@@ -251,7 +251,7 @@ class Search:
                 self.best = candidate
 
     def _challenge_rows(self, proposals: Sequence[Mapping[str, RowNumbers]]) -> None:
-        """Replaces demonstrations in the categories where others are surely better.
+        """Replaces demonstrations in the categories where a proposal is surely better.
 
         All proposals read a part of the documents; each category's best proposal reads all.
         """

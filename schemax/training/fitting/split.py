@@ -83,7 +83,7 @@ def coverage_order(
     while left and len(order) != count:
         best = max(
             left, key=lambda row: _worth(labels[row], names, counts)
-        )  # the first one of equal worth
+        )  # the first row of equal worth
         left.remove(best)
         order.append(best)
         counts.update((name, labels[best].get(name) is not None) for name in names)
