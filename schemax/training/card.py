@@ -101,16 +101,15 @@ def _warn_unwritten(part: str, category: str) -> None:
 def _document_of(schema: type[BaseModel]) -> dict[str, Any] | None:
     """Returns the schema as JSON; None if the JSON declares other attributes."""
     try:
+        attributes = _without_members(compile_attributes(schema))
         document = schema.model_json_schema()
-        for chosen in (False, True):
-            if chosen:
+        for is_titled in (False, True):
+            if is_titled:
                 # If the title equals the class's name, Pydantic made it, and all titles within it.
                 for part in (document, *document.get("$defs", {}).values()):
                     part["title"] = f"{part.get('title', '')} "
             again = AttrSchema.from_json_schema(document)
-            if _without_members(compile_attributes(again)) == _without_members(
-                compile_attributes(schema)
-            ):
+            if _without_members(compile_attributes(again)) == attributes:
                 return document
     except (SchemaError, ValueError, PydanticUserError):
         pass
@@ -118,7 +117,7 @@ def _document_of(schema: type[BaseModel]) -> dict[str, Any] | None:
 
 
 def _without_members(attributes: Sequence[Attribute]) -> list[Attribute]:
-    """Returns attributes without the members of Enums, which JSON gives by their values."""
+    """Returns attributes without the members of Enums: JSON holds their values alone."""
     return [
         replace(a, choice_values=(), fields=tuple(_without_members(a.fields))) for a in attributes
     ]

@@ -131,7 +131,7 @@ class ParallelTrainer(Trainer):
             batch: Any = self._prepare_inputs(inputs)
             with torch.no_grad(), self.compute_loss_context_manager():
                 summed, count = self._reader.loss(model, batch, self._config)
-            # Devices without further batches repeat batches; `gather_for_metrics` drops the repeats.
+            # Devices without further batches repeat some; `gather_for_metrics` drops repeats.
             pair = torch.stack([summed.float(), count.float()])[None]
             gathered = self.accelerator.gather_for_metrics(pair)
             totals += gathered.cpu().double().sum(dim=0)

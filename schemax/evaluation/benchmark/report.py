@@ -30,11 +30,10 @@ class EngineRow:
 
     documents: the number of documents of each run; seconds: of each repeat.
     products_per_second: of the median repeat; slowest, fastest: of the extreme repeats.
-    of_floor, times_generate: its speed over that of the engines "floor" and "generate"; None
-        without them.
-    passes: forward passes of a run; passes_per_product: the same per document.
-    tried: documents/s by batch size; batch_size: the size kept.
-    documents_per_prompt: the most.
+    of_floor, times_generate: the speed relative to the engines "floor" and "generate"; None without
+        them. passes: forward passes of a run; passes_per_product: of a document.
+    tried: documents/s by batch size; batch_size: the fastest size.
+    documents_per_prompt: the most documents of a prompt.
     """
 
     name: str
