@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from schemax.evaluation.scores import (
     outcome_of,
     score_predictions,
 )
+from schemax.extraction.stated import Label
 
 EXAMPLES = [
     Example("Tea", "a", {"Brand": "Tazo", "Flavor": None, "Size": ("24 ct", "24")}, id="one"),
@@ -220,3 +222,25 @@ def test_predictions_of_other_attributes_are_not_comparable() -> None:
 
 def test_outcomes_are_the_fields_of_a_score() -> None:
     assert tuple(PairScore.__dataclass_fields__) == OUTCOMES
+
+
+def test_scores_counted_by_hand() -> None:
+    labels: list[Mapping[str, Label]] = [
+        {"Brand": "LG", "Size": "55", "Color": "n/a"},
+        {"Brand": "Sony"},
+        {"Color": "None"},
+    ]
+    predictions = [
+        {"Brand": "LG", "Size": None, "Color": None},
+        {"Brand": "sony", "Size": "65", "Color": None},
+        {"Brand": None, "Size": None, "Color": "red"},
+    ]
+    examples = [Example("tv", "text", row) for row in labels]
+    scores = score_predictions(examples, predictions)
+    score = scores.protocol
+    assert score == PairScore(nn=1, nv=1, vn=1, vc=1, vw=1)
+    assert score.precision == pytest.approx(1 / 3)
+    assert score.recall == pytest.approx(1 / 3)
+    strict = scores.strict
+    assert strict == PairScore(nn=4, nv=2, vn=1, vc=1, vw=1)
+    assert PairScore().f1 == 0
