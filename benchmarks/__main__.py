@@ -40,7 +40,7 @@ from schemax.commands.console import UsageError, plain_warnings, refused_setting
 from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.evaluation.benchmark.compare import compare_engines
 from schemax.evaluation.benchmark.report import FORMAT, Report, describe_environment
-from schemax.evaluation.plots import check_picture
+from schemax.evaluation.reliability import check_picture
 
 app = typer.Typer(
     name="python -m benchmarks",

@@ -13,9 +13,15 @@ from benchmarks.generated import VALUE_LENGTHS, Sizes, generate_work, value_leng
 from benchmarks.random_models import random_model, shape_config
 from schemax.base.resources import resource_dir
 from schemax.evaluation.benchmark.compare import Subject, vocabulary_of
-from schemax.evaluation.benchmark.engines.base import BenchmarkError, Engine, EngineOptions
-from schemax.evaluation.benchmark.engines.ours import OURS, SchemaxEngine, paper
-from schemax.evaluation.benchmark.listings import annotated_work, read_rows
+from schemax.evaluation.benchmark.engines import (
+    OURS,
+    BenchmarkError,
+    Engine,
+    EngineOptions,
+    SchemaxEngine,
+    paper,
+)
+from schemax.evaluation.benchmark.workload import annotated_work, read_rows
 from schemax.runtime.models.loading.load import load, pick_device
 
 # The paper's grid: documents per prompt and prompts per batch.

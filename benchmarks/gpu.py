@@ -27,11 +27,11 @@ from schemax.base.resources import resource_dir
 from schemax.compiler import load_codec
 from schemax.errors import ModelError
 from schemax.evaluation.benchmark.compare import Comparison, compare_engines
-from schemax.evaluation.benchmark.engines.base import EngineOptions
+from schemax.evaluation.benchmark.engines import EngineOptions
 from schemax.evaluation.benchmark.measure import NO_TIME, Rules, synchronize
 from schemax.evaluation.benchmark.report import EngineRow, Report, describe_environment
 from schemax.evaluation.diagnosis.agreement import agreements
-from schemax.evaluation.plots import can_plot
+from schemax.evaluation.reliability import can_plot
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.loading import pick_device
 from schemax.runtime.slots.memory import is_out_of_memory, release_memory

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from schemax.evaluation.benchmark.engines.base import BenchmarkError
-from schemax.evaluation.benchmark.report import Report
-from schemax.evaluation.benchmark.table import columns, headline, notes, table_rows
+from schemax.evaluation.benchmark.engines import BenchmarkError
+from schemax.evaluation.benchmark.report import Report, columns, headline, notes, table_rows
 
 BEGIN, END = "<!-- bench:results -->", "<!-- bench:end -->"
 

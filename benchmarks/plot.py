@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from schemax.evaluation.benchmark.report import Report
-from schemax.evaluation.benchmark.table import headline, number
-from schemax.evaluation.plots import drawing
+from schemax.evaluation.benchmark.report import Report, headline, number
+from schemax.evaluation.reliability import drawing
 
 _COLOURS = {"ours": "#1b7f5c", "rival": "#8a8f98", "bound": "#d9c79a"}
 _WIDTH = 9.0

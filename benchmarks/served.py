@@ -20,8 +20,8 @@ from unittest.mock import patch
 
 from schemax.attributes import Attribute
 from schemax.compiler import CompiledSchema
-from schemax.evaluation.benchmark.engines.base import BenchmarkError, EngineOptions
-from schemax.evaluation.benchmark.engines.generate import (
+from schemax.evaluation.benchmark.engines import BenchmarkError, EngineOptions
+from schemax.evaluation.benchmark.generate import (
     Generate,
     Replay,
     behind,

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemax.evaluation.plots import check_picture, drawing
+from schemax.evaluation.reliability import check_picture, drawing
 
 PAGE = Path(__file__).parents[1] / "docs" / "quality.md"
 _HEAD = "| decoding | titles | F1 | strict F1 | passes per title |"

@@ -23,13 +23,12 @@ from schemax.attributes import compile_attributes
 from schemax.attributes.examples import FewShotExample
 from schemax.config import resolve_decoding
 from schemax.evaluation.examples import Example, canonical, read_examples
-from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.labelled_schemas import annotated_schemas
-from schemax.evaluation.scores import Scores, labelled, score_predictions
+from schemax.evaluation.scores import Scores, f1_interval, labelled, score_predictions
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.labels import labelled_instance
 from schemax.extraction.stated import titles_of
-from schemax.training.fitting.demonstrations import coverage_order
+from schemax.training.fitting.split import coverage_order
 
 
 def alike(pool: Sequence[Example], document: Example, count: int) -> list[int]:

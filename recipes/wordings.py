@@ -24,9 +24,14 @@ from schemax import Extractor, load_schema, schema_names
 from schemax.attributes.ready_made import is_task
 from schemax.compiler.prompt import template_source
 from schemax.evaluation.examples import Example, ObjectText, read_examples, shown_record
-from schemax.evaluation.intervals import Counts, difference_interval, f1_of
 from schemax.evaluation.labelled_schemas import as_declared, read_attributes
-from schemax.evaluation.scores import labelled, score_predictions
+from schemax.evaluation.scores import (
+    Counts,
+    difference_interval,
+    f1_of,
+    labelled,
+    score_predictions,
+)
 from schemax.extraction.stated import Label, as_text
 
 SAMPLES = Path(__file__).parents[1] / "docs" / "samples"

@@ -14,8 +14,8 @@ from pathlib import Path
 from benchmarks.page import markdown_table
 from reproduce.sample import prompts_of
 from schemax.evaluation.examples import Example, read_examples
-from schemax.evaluation.pairs import outcome_of
 from schemax.evaluation.runs import SavedRun, read_runs
+from schemax.evaluation.scores import outcome_of
 
 WORDS_OF = ("its own", "a neighbour's", "of neither")
 

@@ -11,8 +11,7 @@ from typing import Any
 from benchmarks.page import markdown, markdown_table
 from reproduce.places import WORDS_OF, places
 from reproduce.published import FIGURE_4, TABLE_1, TABLE_3, TABLE_4
-from schemax.evaluation.benchmark.report import Report
-from schemax.evaluation.benchmark.table import number
+from schemax.evaluation.benchmark.report import Report, number
 from schemax.evaluation.comparison import Comparison, compare
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.runs import SavedRun, read_runs

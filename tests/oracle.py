@@ -11,7 +11,7 @@ from extractive import Copied
 from torch import Tensor
 
 from schemax.config import DecodingConfig
-from schemax.evaluation.diagnosis.oracle import oracle_logits
+from schemax.evaluation.diagnosis.agreement import oracle_logits
 from schemax.runtime.engine.engine import Model
 from schemax.runtime.sampling.loops import is_loop
 from schemax.runtime.sampling.sampling import draw, largest

@@ -6,8 +6,8 @@ from benchmarks.rivals.generate import BatchPrompting, GenerateFlash, Lookup
 from benchmarks.rivals.llama_cpp import LlamaCpp
 from benchmarks.rivals.outlines import Outlines
 from benchmarks.rivals.per_attribute import PerAttribute, PerAttributeCached
-from schemax.evaluation.benchmark.engines.generate import Generate
-from schemax.evaluation.benchmark.engines.registry import Rivals
+from schemax.evaluation.benchmark.compare import Rivals
+from schemax.evaluation.benchmark.generate import Generate
 
 ALL: Rivals = (
     *(Generate, GenerateFlash, BatchPrompting, Lookup, Draft),

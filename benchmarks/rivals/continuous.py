@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from schemax.evaluation.benchmark.engines.base import Emitted, Engine, Unavailable
+from schemax.evaluation.benchmark.engines import Emitted, Engine, Unavailable
 from schemax.evaluation.benchmark.workload import Ids, Workload
 
 _PAGE = 256  # tokens of a block of the cache, by default

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.random_models import random_model, shape_config
-from schemax.evaluation.benchmark.engines.base import Emitted, EngineOptions, replica
-from schemax.evaluation.benchmark.engines.generate import Replay, Replayed
+from schemax.evaluation.benchmark.engines import Emitted, EngineOptions, replica
+from schemax.evaluation.benchmark.generate import Replay, Replayed
 from schemax.evaluation.benchmark.workload import Ids, Workload
 
 

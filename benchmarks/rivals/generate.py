@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from transformers.utils.import_utils import is_flash_attn_2_available
 
-from schemax.evaluation.benchmark.engines.base import Emitted, Unavailable
-from schemax.evaluation.benchmark.engines.generate import Generate, Replayed
+from schemax.evaluation.benchmark.engines import Emitted, Unavailable
+from schemax.evaluation.benchmark.generate import Generate, Replayed
 from schemax.evaluation.benchmark.workload import Workload
 
 

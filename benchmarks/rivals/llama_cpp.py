@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rivals.llama_model import LlamaModel, write_gguf
-from schemax.evaluation.benchmark.engines.base import Emitted, Engine, Unavailable
+from schemax.evaluation.benchmark.engines import Emitted, Engine, Unavailable
 from schemax.evaluation.benchmark.workload import Ids, Workload
 
 _PACKAGES = {"llama_cpp": "llama-cpp-python", "gguf": "gguf"}

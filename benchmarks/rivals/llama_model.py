@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from schemax.evaluation.benchmark.engines.base import Unavailable
+from schemax.evaluation.benchmark.engines import Unavailable
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 

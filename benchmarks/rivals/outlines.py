@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schemax.evaluation.benchmark.engines.base import Unavailable
-from schemax.evaluation.benchmark.engines.generate import Generate, Replay
+from schemax.evaluation.benchmark.engines import Unavailable
+from schemax.evaluation.benchmark.generate import Generate, Replay
 from schemax.evaluation.benchmark.workload import Category, Ids, Workload
 
 # A JSON string or null, with any part of the delimiter in its last token.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from transformers import DynamicCache
 
-from schemax.evaluation.benchmark.engines.base import Emitted
-from schemax.evaluation.benchmark.engines.generate import (
+from schemax.evaluation.benchmark.engines import Emitted
+from schemax.evaluation.benchmark.generate import (
     Replayed,
     alike_batches,
     behind,

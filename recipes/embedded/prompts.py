@@ -23,8 +23,12 @@ from schemax.compiler import TextCodec, compile_schema
 from schemax.config import PRESETS, DecodingConfig
 from schemax.extraction.labels import slot_text
 from schemax.extraction.schema import AttrSchema
-from schemax.training.sequences import TrainingSequence, training_sequence
-from schemax.training.targets import item_target, slot_targets
+from schemax.training.sequences import (
+    TrainingSequence,
+    item_target,
+    slot_targets,
+    training_sequence,
+)
 
 # JSON, the default, is drawn twice as often.
 FORMATS = ("json", "json", "yaml", "xml")

@@ -21,8 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from schemax import AttrSchema, Extractor, attr
-from schemax.evaluation.intervals import Counts, f1_interval, f1_of
-from schemax.evaluation.pairs import OUTCOMES
+from schemax.evaluation.scores import OUTCOMES, Counts, f1_interval, f1_of
 
 ALL_VALUES = "isolated:min_probability=0"
 

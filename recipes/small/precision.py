@@ -22,9 +22,8 @@ import torch
 
 from schemax.config import resolve_decoding
 from schemax.evaluation.examples import Example, read_examples, shown_record
-from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.labelled_schemas import annotated_schemas
-from schemax.evaluation.scores import Scores, labelled, score_predictions
+from schemax.evaluation.scores import Scores, f1_interval, labelled, score_predictions
 from schemax.extraction.extractor import Extractor
 
 PRECISIONS = ("float32", "bfloat16", "compiled", "int8")

@@ -22,9 +22,9 @@ from schemax.compiler import load_codec
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig
 from schemax.runtime.models.pointwise import compile_layers
+from schemax.training.models import TrainableModel
 from schemax.training.schedule import padded
 from schemax.training.sequences import TrainingSequence, collate
-from schemax.training.trainer import TrainableModel
 
 ADAPTER = "adapter"
 BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"

@@ -11,7 +11,7 @@ from typing import Any
 from schemax.base.messages import counted
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
-from schemax.evaluation.pairs import is_null
+from schemax.evaluation.scores import is_null
 from schemax.extraction.stated import Label
 
 Labels = dict[str, list[str | None]]

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast, get_args
 
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids
-from schemax.evaluation.pairs import is_null
+from schemax.evaluation.scores import is_null
 from schemax.io.storage import writing
 from schemax.io.writers import escaped
 from schemax.report.pages import asset, page_of, to_json

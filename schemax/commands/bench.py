@@ -16,9 +16,8 @@ from schemax.commands.console import UsageError, listed, plain_warnings, refused
 from schemax.commands.option_groups import verb
 
 if TYPE_CHECKING:
-    from schemax.evaluation.benchmark.compare import Comparison
-    from schemax.evaluation.benchmark.engines.base import EngineOptions
-    from schemax.evaluation.benchmark.engines.registry import Rivals
+    from schemax.evaluation.benchmark.compare import Comparison, Rivals
+    from schemax.evaluation.benchmark.engines import EngineOptions
     from schemax.evaluation.benchmark.report import Report
 
 
@@ -34,10 +33,13 @@ def bench(given: Given) -> None:
         # Imported here because other verbs need neither torch nor transformers to start.
         import torch
 
-        from schemax.evaluation.benchmark.compare import compare_engines, load_subject
-        from schemax.evaluation.benchmark.engines.base import EngineOptions
-        from schemax.evaluation.benchmark.engines.registry import RIVALS
-        from schemax.evaluation.benchmark.servers import ABSENT
+        from schemax.evaluation.benchmark.compare import (
+            ABSENT,
+            RIVALS,
+            compare_engines,
+            load_subject,
+        )
+        from schemax.evaluation.benchmark.engines import EngineOptions
 
         settings = comparison(given, EngineOptions, RIVALS)
         place = str(options.model_place(given.model))
@@ -59,8 +61,7 @@ def comparison(given: Compared, make: Callable[..., EngineOptions], known: Rival
 
     Raises UsageError for settings that contradict each other.
     """
-    from schemax.evaluation.benchmark.compare import Comparison
-    from schemax.evaluation.benchmark.engines.registry import engine_names
+    from schemax.evaluation.benchmark.compare import Comparison, engine_names
     from schemax.evaluation.benchmark.measure import Rules
 
     if given.engines is not None and not listed(given.engines):
@@ -83,7 +84,7 @@ def comparison(given: Compared, make: Callable[..., EngineOptions], known: Rival
 
 def publish(report: Report, as_json: Path | None) -> None:
     """Shows the tables on the terminal, and writes the report to `as_json`."""
-    from schemax.evaluation.benchmark.table import columns, headline, notes, table_rows
+    from schemax.evaluation.benchmark.report import columns, headline, notes, table_rows
 
     if as_json is not None:
         as_json.write_text(json.dumps(report.to_dict(), indent=2) + "\n", "utf-8")

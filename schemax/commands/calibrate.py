@@ -60,7 +60,7 @@ def calibrate(given: Given) -> None:
         raise UsageError("--shots requires --examples")
     found = dataset(given.data, "train", given.schemas, given.language)
     # Imported here because they import torch, which takes seconds.
-    from schemax.evaluation.calibrating import calibrate_on
+    from schemax.evaluation.calibrate import calibrate_on
     from schemax.training.card import check_unseen
 
     check_unseen(folder, found.file)

@@ -19,7 +19,7 @@ from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.extraction.documents import RecordFields
 from schemax.io.readers import InputFiles
 from schemax.io.storage import refuse_inputs
-from schemax.training.discovery.discover import FoundAttribute, as_json, discovered
+from schemax.training.discovery import FoundAttribute, as_json, discovered
 
 _MOST_LEFT_OUT = 20
 

@@ -16,10 +16,9 @@ from schemax.commands.console import UsageError, listed, plain_warnings
 from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.evaluation.comparison import compare
 from schemax.evaluation.datasets import dataset
-from schemax.evaluation.evaluate import Evaluation, judged
+from schemax.evaluation.evaluate import ALONE, Evaluation, judged, setting_of
 from schemax.evaluation.judge import JudgeForm
-from schemax.evaluation.measure import ALONE, setting_of
-from schemax.evaluation.plots import check_picture, plot_reliability
+from schemax.evaluation.reliability import check_picture, plot_reliability
 from schemax.evaluation.runs import check_alike, read_run
 from schemax.evaluation.tables import comparison_shown, runs_shown
 

@@ -19,8 +19,7 @@ from schemax.commands import options
 from schemax.commands.console import plain_warnings, refused_settings
 from schemax.commands.option_groups import option, verb
 from schemax.compiler.prompt import usual_template
-from schemax.evaluation.diagnosis.contract import contract_of
-from schemax.evaluation.diagnosis.visibility import lines
+from schemax.evaluation.diagnosis.contract import contract_of, lines
 from schemax.evaluation.shots import few_shot
 from schemax.extraction.declarations import read_schema
 from schemax.extraction.prompt_file import read_prompt_file

@@ -40,7 +40,7 @@ from schemax.io.storage import place_of, refuse_inputs, suffixes
 from schemax.io.summary import reason_of, reasons
 from schemax.io.task import in_process
 from schemax.report import Report, open_report
-from schemax.report.overview import facts_of
+from schemax.report.page import facts_of
 from schemax.report.table import add_table
 from schemax.results import Extraction
 

@@ -63,7 +63,7 @@ def fit(given: Given) -> None:
     found = dataset(given.data, "train", given.schemas, given.language)
     # Imported here because they import torch, which takes seconds.
     from schemax.training.fitting import fit as fitted
-    from schemax.training.fitting.trials import sidecar
+    from schemax.training.fitting.measuring import sidecar
     from schemax.training.training_examples import read_training_examples
 
     with plain_warnings(), terminable():

@@ -14,7 +14,7 @@ from schemax.commands.console import UsageError, listed, plain_warnings, refused
 from schemax.commands.option_groups import Options, argument, option, verb
 from schemax.config import PRESETS, resolve_decoding
 from schemax.evaluation.datasets import dataset
-from schemax.evaluation.plots import check_picture
+from schemax.evaluation.reliability import check_picture
 from schemax.extraction.extractor import Extractor
 from schemax.training.settings import TrainingSettings
 
@@ -172,7 +172,7 @@ def train(given: Given) -> None:
     if given.plot is not None:
         check_picture("--plot", given.plot)
     # Imported here because they import torch, which takes seconds.
-    from schemax.training.curves import plot_training
+    from schemax.training.card import plot_training
     from schemax.training.distillation import Labelling
     from schemax.training.fine_tuning import FineTuning
 
@@ -260,7 +260,7 @@ def _check_folder(out: Path, resume: bool) -> None:
 def _loaded(given: Given, settings: TrainingSettings, device: str) -> tuple[Extractor, str]:
     """Returns the model and its name."""
     if given.from_scratch is not None:
-        from schemax.training.init_model import new_model
+        from schemax.training.models import new_model
 
         named = given.model or os.environ.get("SCHEMAX_MODEL")
         made, tokenizer = new_model(given.from_scratch, named, settings.seed)

@@ -1,10 +1,11 @@
-"""Calibrates a model on annotated products: extracts values, and fits their confidences."""
+"""Calibrates a model on annotated documents: extracts values, and fits their confidences."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
@@ -19,25 +20,32 @@ from schemax.base.calibration import Calibration, logit, per_item
 from schemax.base.messages import counted
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example
-from schemax.evaluation.intervals import Counts, count_by_product, difference_interval, f1_of
-from schemax.evaluation.pairs import Outcome, outcome_of
+from schemax.evaluation.datasets import Dataset, as_shown, schemas_for
+from schemax.evaluation.examples import Example, read_examples
+from schemax.evaluation.labelled_schemas import as_declared, note_misfits
 from schemax.evaluation.reliability import VALUES, Reliability, reliability
 from schemax.evaluation.scores import (
+    Counts,
+    Outcome,
     by_attribute,
+    count_by_product,
+    difference_interval,
     extractions_of,
+    f1_of,
     labelled,
+    outcome_of,
     score_predictions,
     values_of,
 )
+from schemax.evaluation.shots import Shots, prompted, shots_for
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.familiarity import mean_logprob
 from schemax.results import FieldResult
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
 FEWEST = 100
-"""The fewest annotated pairs for which a fit tells more of the model than of the pairs."""
-# Bounds of the slope; a steeper or flatter one is a sign of too little data.
+"""The fewest annotated pairs for a fit."""
+# Bounds of the slope; a steeper or flatter slope is a sign of too little data.
 _SLOPES = (0.05, 20.0)
 # The least spread of confidences that rank values.
 _LEAST_SPREAD = 0.05
@@ -47,8 +55,8 @@ class FitEntry(NamedTuple):
     """An attribute of a product, as a model wrote it.
 
     product: the product's place. outcome: of the written value; without: of null in its place.
-    confidence: raw; None without a value. probability: None also for an attribute that requires a
-    value.
+    confidence: raw; None without a value. probability: None without a value, and for an attribute
+    that requires a value.
     """
 
     product: int
@@ -61,9 +69,9 @@ class FitEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """F1 by the protocol, and the strict one, if less probable values are left out.
+    """F1 and strict F1 without values that are less probable than a threshold.
 
-    alike: True if F1 does not differ significantly from that of the best threshold.
+    alike: True if F1 does not differ significantly from the best threshold's.
     """
 
     min_probability: float
@@ -76,8 +84,8 @@ class Threshold:
 class Fit:
     """A calibration, and the data of its fit.
 
-    before, after: reliability of the model's own confidences, and of calibrated ones.
-    spread: the range that holds nine in ten calibrated confidences.
+    before, after: reliability of raw and of calibrated confidences.
+    spread: the range of 90 % of the calibrated confidences.
     """
 
     calibration: Calibration
@@ -88,17 +96,17 @@ class Fit:
     spread: tuple[float, float] = (0.0, 1.0)
 
     def __str__(self) -> str:
-        found, values = self.calibration, counted(self.before.values, "value")
+        calibration, values = self.calibration, counted(self.before.values, "value")
         return (
-            f"temperature {found.temperature:.3f}, bias {found.bias:+.3f}, min_probability "
-            f"{found.min_probability:.3f}, fitted on {values} of "
+            f"temperature {calibration.temperature:.3f}, bias {calibration.bias:+.3f}, "
+            f"min_probability {calibration.min_probability:.3f}, fitted on {values} of "
             f"{counted(self.products, 'document')} (ECE {self.before.ece:.3f} -> "
             f"{self.after.ece:.3f})"
         )
 
     @property
     def remark(self) -> str | None:
-        """The reason why confidences are of little use; None for useful ones."""
+        """The reason why confidences are of little use; None if they are useful."""
         low, high = self.spread
         if 1 / self.calibration.temperature <= _SLOPES[0] * 1.001:
             return (
@@ -119,7 +127,7 @@ def entries_of(
     fields: Sequence[Mapping[str, FieldResult | None]],
     predictions: Sequence[Mapping[str, str | None]],
 ) -> list[FitEntry]:
-    """The entries, one per attribute and product.
+    """Returns an entry per attribute and product.
 
     fields, predictions: per product, by attribute, as fields and as texts.
     """
@@ -142,7 +150,7 @@ def entries_of(
 
 
 def _compared(field: FieldResult) -> float | None:
-    """The probability that thresholds are compared with; None without one."""
+    """Returns the probability that thresholds are compared with, or None."""
     is_list = isinstance(field.value, list | tuple | set | frozenset)
     if field.probability is None or not is_list:
         return field.probability
@@ -150,7 +158,7 @@ def _compared(field: FieldResult) -> float | None:
 
 
 def fit_calibration(entries: Sequence[FitEntry]) -> Fit:
-    """Fits a calibration to entries, which may come from several runs on the same products.
+    """Fits a calibration to entries of one or several runs on the same products.
 
     Raises InputError if nothing is annotated, or no annotated value has a confidence.
     """
@@ -171,7 +179,7 @@ def fit_calibration(entries: Sequence[FitEntry]) -> Fit:
     temperature, bias = fit_confidence(sure, right)
     curve = threshold_curve(entries)
     calibration = Calibration(temperature, bias, pick_threshold(curve))
-    calibrated = [calibration.confidence(one) for one in sure]
+    calibrated = [calibration.confidence(confidence) for confidence in sure]
     after = reliability(calibrated, right)
     assert after is not None
     products = len({entry.product for entry in entries})
@@ -180,12 +188,12 @@ def fit_calibration(entries: Sequence[FitEntry]) -> Fit:
 
 
 def fit_confidence(confidences: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:
-    """The temperature and bias of least log loss, as in Platt's paper.
+    """Returns the temperature and bias of least log loss, as in Platt's paper.
 
-    A penalty worth about one value draws them to 1 and 0, for cases with few values or only right
-    ones. The slope, 1 / temperature, stays from 0.05 to 20.
+    A penalty of about one value's weight draws them to 1 and 0 if values are few, or all right.
+    The slope, 1 / temperature, stays from 0.05 to 20.
     """
-    x = torch.tensor([logit(one) for one in confidences], dtype=torch.float64)
+    x = torch.tensor([logit(confidence) for confidence in confidences], dtype=torch.float64)
     y = torch.tensor(right, dtype=torch.float64)
     slope, bias = _least_loss(x, y, None)
     if not _SLOPES[0] <= slope <= _SLOPES[1]:
@@ -195,24 +203,24 @@ def fit_confidence(confidences: Sequence[float], right: Sequence[bool]) -> tuple
 
 
 def _least_loss(x: Tensor, y: Tensor, slope: float | None) -> tuple[float, float]:
-    """(slope, bias) of least log loss; a given slope stays as it is."""
-    found = torch.tensor([1.0 if slope is None else slope, 0.0], dtype=torch.float64)
+    """Returns (slope, bias) of least log loss. slope: fixed, or None to fit it."""
+    parameters = torch.tensor([1.0 if slope is None else slope, 0.0], dtype=torch.float64)
     free = torch.tensor([float(slope is None), 1.0], dtype=torch.float64)
-    found.requires_grad_()
-    optimizer = torch.optim.LBFGS([found], max_iter=500, line_search_fn="strong_wolfe")
+    parameters.requires_grad_()
+    optimizer = torch.optim.LBFGS([parameters], max_iter=500, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        logits = found[0] * x + found[1]
+        logits = parameters[0] * x + parameters[1]
         value = binary_cross_entropy_with_logits(logits, y, reduction="sum")
-        value = value + ((found[0] - 1) ** 2 + found[1] ** 2) / 2
+        value = value + ((parameters[0] - 1) ** 2 + parameters[1] ** 2) / 2
         value.backward()  # type: ignore[no-untyped-call]
-        found.grad = None if found.grad is None else found.grad * free
+        parameters.grad = None if parameters.grad is None else parameters.grad * free
         return value
 
     with torch.enable_grad():
         optimizer.step(loss)  # type: ignore[no-untyped-call]
-    slope, bias = found.tolist()
+    slope, bias = parameters.tolist()
     return slope, bias
 
 
@@ -238,7 +246,7 @@ def threshold_curve(entries: Sequence[FitEntry]) -> tuple[Threshold, ...]:
 
 
 def pick_threshold(curve: Sequence[Threshold]) -> float:
-    """The middle of the thresholds that are as good as the best one; 0 if 0 is among them.
+    """Returns the middle of the thresholds that equal the best threshold; 0 if 0 equals it.
 
     For calibrated probabilities, the best threshold is half of the best F1 (Lipton, Elkan and
     Naryanaswamy, Optimal Thresholding of Classifiers to Maximize F1 Measure, 2014).
@@ -248,13 +256,13 @@ def pick_threshold(curve: Sequence[Threshold]) -> float:
 
 
 def _counts(entries: Sequence[FitEntry], least: float, *, strict: bool) -> Counts:
-    """(products, 5) counts as of `Scores.counts`, without values less probable than `least`."""
+    """Returns (products, 5) counts, as `Scores.counts`, of values of at least this probability."""
 
     def kept(entry: FitEntry) -> bool:
         return entry.probability is None or entry.probability >= least
 
-    asked = [entry for entry in entries if strict or entry.annotated]
-    outcomes = ((e.product, e.outcome if kept(e) else e.without) for e in asked)
+    scored = [entry for entry in entries if strict or entry.annotated]
+    outcomes = ((e.product, e.outcome if kept(e) else e.without) for e in scored)
     return count_by_product(outcomes, max(entry.product for entry in entries) + 1)
 
 
@@ -271,11 +279,11 @@ def calibrate(
 ) -> Fit:
     """Fits one calibration for all formats together.
 
-    examples: products that the model was not trained on. shots: the examples that prompts show,
-    settings: others, see `Extractor.stream`.
+    examples: products that the model was not trained on. shots: the examples that prompts show.
+    settings: further arguments of `Extractor.stream`.
 
-    Raises InputError for products without an annotation, and for a model that writes no value, or
-    none with a confidence, as in the autoregressive layout.
+    Raises InputError for products without an annotation, and for a model that writes no value with
+    a confidence, as in the autoregressive layout.
     """
     raw = copy(extractor)
     raw.defaults = replace(extractor.defaults, calibration=Calibration())
@@ -285,11 +293,55 @@ def calibrate(
     logprobs: list[float] = []
     for format in formats:
         items = extractions_of(raw, examples, schemas, **settings, format=format)
-        logprobs += [one for item in items if (one := mean_logprob(item)) is not None]
+        logprobs += [logprob for item in items if (logprob := mean_logprob(item)) is not None]
         fields = by_attribute(examples, [item.fields for item in items], schemas)
         texts = labelled(examples, list(map(values_of, items)), schemas)
         entries += entries_of(examples, fields, texts)
-    found = fit_calibration(entries)
+    fit = fit_calibration(entries)
     usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
-    fitted = replace(found.calibration, usual_logprob=usual, usual_deviation=deviation)
-    return replace(found, calibration=fitted)
+    fitted = replace(fit.calibration, usual_logprob=usual, usual_deviation=deviation)
+    return replace(fit, calibration=fitted)
+
+
+def calibrate_on(
+    data: Dataset,
+    load: Callable[[], Extractor],
+    formats: Sequence[str | None],
+    *,
+    limit: int | None = None,
+    schema_examples: bool | None = None,
+    shots: Path | None = None,
+    count: int | None = None,
+    decoding: DecodingConfig | None = None,
+    **settings: Any,
+) -> Fit:
+    """Calibrates a model on annotated documents, with progress on stderr.
+
+    shots: a file of examples; prompts show the first `count`. schema_examples: see `as_shown`.
+    settings: further arguments of `calibrate`.
+    """
+    everything = read_examples(data.file)
+    examples = everything[:limit]
+    extractor = load()
+    if (decoding or extractor.defaults.decoding).layout == "autoregressive":
+        raise InputError("values of the autoregressive layout have no confidence to calibrate")
+    schemas = schemas_for(data.schemas, examples, [extractor], data.language)
+    examples = as_declared(examples, schemas)
+    note_misfits(examples, schemas)
+    extractor = prompted(extractor, schemas, examples, data)
+    schemas = as_shown(schemas, data.schemas, examples, extractor, schema_examples)
+    pairs = None
+    if shots is not None:
+        texts = {example.text for example in everything}
+        shown = Shots.read(shots, schemas)
+        pairs = shots_for(shown, schemas, data, hidden=texts, count=count).of(schemas)
+    return calibrate(
+        extractor,
+        examples,
+        schemas,
+        formats,
+        decoding=decoding,
+        shots=pairs,
+        show_progress=True,
+        **settings,
+    )

@@ -7,16 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemax.evaluation.examples import Example, row_ids
-from schemax.evaluation.intervals import Interval, difference_interval, share_interval
-from schemax.evaluation.pairs import is_null
-from schemax.evaluation.scores import Scores, score_predictions
+from schemax.evaluation.scores import (
+    Interval,
+    Scores,
+    difference_interval,
+    is_null,
+    score_predictions,
+    share_interval,
+)
 
 _RIGHT = ("nn", "vc")
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Both F1s, the second minus the first, and counts of pairs on which only one is right.
+    """Two F1s, their difference (second - first), and counts of pairs that only one set has right.
 
     f1_difference_interval: 95 %, by a paired bootstrap over products.
     mcnemar_p: the p value of McNemar's exact test, two-sided.
@@ -35,8 +40,8 @@ class Comparison:
     """The comparison of a first and a second set of predictions.
 
     pairs: the number of attributes of all products. differing_pairs: pairs with different values,
-        right or wrong; all spellings of null are equal. differing_share_interval: 95 %, of the
-        share of differing pairs, by a bootstrap over products.
+        right or wrong; all spellings of null are equal. differing_share_interval: the 95 % interval
+        of the share of differing pairs, by a bootstrap over products.
     differing_products: names, as in `row_ids`, of products with differing pairs.
     """
 
@@ -59,12 +64,12 @@ def compare(
     Raises ValueError if the two have different attributes.
     """
     differing = []
-    for name, one, other in zip(row_ids(examples), first, second, strict=True):
-        if one.keys() != other.keys():
+    for name, before, after in zip(row_ids(examples), first, second, strict=True):
+        if before.keys() != after.keys():
             raise ValueError(
                 f"the two sets of predictions have different attributes for document {name}"
             )
-        differing.append(sum(_written(one[key]) != _written(other[key]) for key in one))
+        differing.append(sum(_written(before[key]) != _written(after[key]) for key in before))
     ids = zip(row_ids(examples), differing, strict=True)
     ours, theirs = score_predictions(examples, first), score_predictions(examples, second)
     return Comparison(
@@ -79,10 +84,10 @@ def compare(
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """The two-sided p value of McNemar's test, exact: twice the smaller binomial tail, at most 1.
+    """Returns the two-sided p of McNemar's exact test: twice the smaller binomial tail, up to 1.
 
-    only_first, only_second: counts of pairs on which one is right and the other wrong. If neither
-    is better, both cases are equally likely.
+    only_first, only_second: counts of pairs that only the first, or only the second, has right. If
+    neither set is better, both cases are equally likely.
     """
     count = only_first + only_second
     # Integers, since coefficients for thousands of pairs exceed floats.
@@ -95,9 +100,9 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 def _paired(first: Scores, second: Scores, *, strict: bool) -> Paired:
     right = [
-        (one.outcome in _RIGHT, other.outcome in _RIGHT)
-        for one, other in zip(first.pairs, second.pairs, strict=True)
-        if strict or one.annotated
+        (before.outcome in _RIGHT, after.outcome in _RIGHT)
+        for before, after in zip(first.pairs, second.pairs, strict=True)
+        if strict or before.annotated
     ]
     only = right.count((True, False)), right.count((False, True))
     f1, other_f1 = ((scores.strict if strict else scores.protocol).f1 for scores in (first, second))

@@ -30,9 +30,11 @@ ATTRIBUTES = "attributes.json"
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Paths of annotated documents. test: the test part of a folder, if it has one. schemas: the
-    file or name of their schemas; None makes schemas of the annotations. language: of the
-    documents; None is the schemas' own."""
+    """Paths of annotated documents.
+
+    test: the test part of a folder, or None. schemas: the file or name of their schemas; None makes
+    schemas of the annotations. language: of the documents; None: the schemas' own.
+    """
 
     file: Path
     test: Path | None
@@ -43,10 +45,10 @@ class Dataset:
 def dataset(
     path: Path, part: Literal["train", "test"], schemas: str | None, language: str | None = None
 ) -> Dataset:
-    """The data of a file, or of a folder's part, with its test part and attributes.json, if any.
+    """Returns the data of a file, or of a folder's part with its test part and attributes.json.
 
-    schemas: the user's, which come before the folder's own. Raises InputError for a folder without
-    the part.
+    schemas: the user's, which replace the folder's. Raises InputError for a folder without the
+    part.
     """
     if not path.is_dir() or is_table(path):
         return Dataset(path, None, schemas, language)
@@ -59,16 +61,18 @@ def dataset(
 
 
 def _part(folder: Path, part: str) -> Path | None:
-    """The path of a folder's part: a file, or a dataset written by `save_to_disk`."""
+    """Returns the path of a folder's part: a file, or a dataset written by `save_to_disk`."""
     names = [f"{part}{suffix}" for suffix in (".jsonl", ".parquet", ".csv", ".json", "")]
-    found = (folder / name for name in names)
-    return next((one for one in found if one.is_file() or (one.is_dir() and is_table(one))), None)
+    paths = (folder / name for name in names)
+    return next(
+        (path for path in paths if path.is_file() or (path.is_dir() and is_table(path))), None
+    )
 
 
 def declared_schemas(
     spec: str | None, examples: Sequence[Example], language: str | None = None
 ) -> dict[str, type[BaseModel]]:
-    """The schema of every category, as declared, else made of the annotations; in a language."""
+    """Returns the schema of every category: declared, or made of the annotations; in a language."""
     if spec is None:
         return in_language(annotated_schemas(examples), language)
     attributes = read_attributes(Path(spec)) if spec.endswith(".json") else None
@@ -82,11 +86,10 @@ def as_shown(
     extractor: Extractor,
     wanted: bool | None,
 ) -> dict[str, type[BaseModel]]:
-    """The schemas for a model, with or without the example values of an attributes file.
+    """Returns the schemas for a model, with or without the example values of an attributes file.
 
-    wanted: whether to show them; None shows them to models that schemax trained with them, since
-    other models copy the many values of a data set. Raises InputError for False if `spec` is no
-    attributes file.
+    wanted: whether to show them; None shows them to models that schemax trained, since other models
+    copy them. Raises InputError for False if `spec` is not an attributes file.
     """
     if spec is None or wanted or (wanted is None and extractor.defaults.is_trained):
         return schemas
@@ -98,14 +101,14 @@ def as_shown(
             f"--no-schema-examples is about files of attributes; {spec} declares its examples, so "
             "take them out there"
         )
-    found = for_categories(bare, examples)
+    shown = for_categories(bare, examples)
     if wanted is None and any(a.examples for s in schemas.values() for a in compile_attributes(s)):
         warnings.warn(
             f"the example values of {spec} are not shown to a model that schemax did not train, "
             "since such models copy them; --schema-examples shows them",
             stacklevel=2,
         )
-    return found
+    return shown
 
 
 def schemas_for(
@@ -114,54 +117,55 @@ def schemas_for(
     models: Iterable[Extractor],
     language: str | None = None,
 ) -> dict[str, type[BaseModel]]:
-    """The schemas of `declared_schemas`; without a declaration, the schemas of a model's training.
+    """Returns the declared schemas; without a declaration, the schemas of a model's training.
 
-    models: the first one with any schemas provides them. Schemas that rows bring along come first.
-    A category for which the model lacks an annotated attribute has a schema made of the
-    annotations. Warns of the source. Raises InputError for a label that a declared schema lacks.
+    models: the first model that was trained with schemas provides them. Schemas in the rows come
+    first. A category with an annotated attribute that the model's schema lacks has a schema made of
+    the annotations. Warns of the source. Raises InputError for a label that a declared schema
+    lacks.
     """
     if spec is not None:
         declared = declared_schemas(spec, examples, language)
         check_labels(examples, declared)
         return declared
-    trained = next((one.trained for one in models if one.trained.schemas), TrainedWith())
+    trained = next((model.trained for model in models if model.trained.schemas), TrainedWith())
     of_model = trained_schemas(trained)
-    found: dict[str, type[BaseModel]] = {}
+    schemas: dict[str, type[BaseModel]] = {}
     brought: list[str] = []
     for category in dict.fromkeys(example.category for example in examples):
-        some = [example for example in examples if example.category == category]
-        if any(example.schema is not None for example in some):
-            found |= annotated_schemas(some)
-            check_labels(some, found)
+        rows = [example for example in examples if example.category == category]
+        if any(example.schema is not None for example in rows):
+            schemas |= annotated_schemas(rows)
+            check_labels(rows, schemas)
             brought.append(category)
             continue
         try:
-            found |= for_categories(of_model, some)
-            check_labels(some, found)
+            schemas |= for_categories(of_model, rows)
+            check_labels(rows, schemas)
         except InputError:
-            found |= annotated_schemas(some)
-    if taken := [name for name, schema in found.items() if schema is of_model.get(name)]:
+            schemas |= annotated_schemas(rows)
+    if reused := [name for name, schema in schemas.items() if schema is of_model.get(name)]:
         warnings.warn(
-            f"schemas of the model's training: {some_of(taken)}; --schemas names others",
+            f"schemas of the model's training: {some_of(reused)}; --schemas names others",
             stacklevel=2,
         )
-    if of_model and (made := [name for name in found if name not in (*taken, *brought)]):
+    if of_model and (untrained := [name for name in schemas if name not in (*reused, *brought)]):
         warnings.warn(
-            f"the model was not trained on these attributes of {some_of(made)}, whose schemas are "
-            "made of the annotations",
+            f"the model was not trained on these attributes of {some_of(untrained)}; their "
+            "schemas are made of the annotations",
             stacklevel=2,
         )
-    return in_language(found, language)
+    return in_language(schemas, language)
 
 
 def note_texts(spec: str | None, examples: Sequence[Example], models: Iterable[Extractor]) -> None:
-    """Warns of labels that no schema gives a type. Parameters: as of `schemas_for`."""
-    if spec is not None or any(one.trained.schemas for one in models):
+    """Warns of labels without a schema, whose values are texts. Parameters: see `schemas_for`."""
+    if spec is not None or any(model.trained.schemas for model in models):
         return
     brought = {example.category for example in examples if example.schema is not None}
-    if made := dict.fromkeys(e.category for e in examples if e.category not in brought):
+    if untyped := dict.fromkeys(e.category for e in examples if e.category not in brought):
         warnings.warn(
-            f"no schema is named, so all fields of {some_of(made)} are taken for texts; --schemas "
-            "names one",
+            f"no schema is named, so all fields of {some_of(untyped)} are read as texts; name one "
+            "by --schemas",
             stacklevel=2,
         )

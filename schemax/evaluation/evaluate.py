@@ -1,33 +1,195 @@
-"""Measures settings of one model or several on the same annotated documents."""
+"""Measures settings of models on annotated documents: extracts, times, scores, judges."""
 
 from __future__ import annotations
 
+import platform
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from statistics import mean
+from typing import Any, get_args
 
+from pydantic import BaseModel
+
+from schemax.attributes.examples import FewShotExample
 from schemax.base.messages import counted, say, some_of
+from schemax.base.progress import track
 from schemax.base.trained import note_trained
 from schemax.config import decoding_name
 from schemax.evaluation.datasets import Dataset, as_shown, note_texts, schemas_for
-from schemax.evaluation.examples import Example, duplicated_ids, read_examples
-from schemax.evaluation.judge import JudgeForm
-from schemax.evaluation.labelled_schemas import as_declared, note_misfits
-from schemax.evaluation.measure import judge_run, measure
-from schemax.evaluation.runs import EvaluationRun
+from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
+from schemax.evaluation.judge import (
+    PRODUCT_TEMPLATE,
+    JudgeForm,
+    Judgement,
+    cases_of,
+    product_cases,
+    product_judgement,
+)
+from schemax.evaluation.labelled_schemas import as_declared, note_misfits, parts_of
+from schemax.evaluation.runs import EvaluationRun, Judged
+from schemax.evaluation.scores import by_attribute, labelled, score_predictions, values_of
 from schemax.evaluation.shots import Shots, prompted, shots_for
 from schemax.extraction.extractor import Extractor
+from schemax.results import Extraction
+from schemax.results.list_results import without_items
+from schemax.servers.remote import RemoteModel
+from schemax.tokens import FinishReason
+
+ALONE = "+alone"
+_WARM_UP = 16
+
+ShotsByCategory = Mapping[str, Sequence[FewShotExample]]
+"""Examples by category, for the extractor."""
+
+
+def measure(
+    extractor: Extractor,
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    name: str,
+    settings: Mapping[str, Any],
+    num_shots: int | None,
+    shots: ShotsByCategory | None,
+) -> EvaluationRun:
+    """Extracts from the examples in one setting, and measures scores and time.
+
+    name: the decoding's; the suffix `ALONE` asks for every field by itself.
+    settings: arguments of `Extractor.stream`. num_shots: the most examples in a prompt.
+    """
+    schema_parts = parts_of(schemas) if name.endswith(ALONE) else [schemas]
+    _read(extractor, examples[:_WARM_UP], schema_parts, shots, settings)
+    started = time.perf_counter()
+    rows = _read(extractor, examples, schema_parts, shots, settings)
+    seconds = time.perf_counter() - started
+    items = [item for parts in rows for item in parts]
+    predictions = labelled(examples, [values_of(*parts) for parts in rows], schemas)
+    sure = [
+        {name: field.confidence for item in parts for name, field in item.fields.items()}
+        for parts in rows
+    ]
+    legal = [
+        field.legal_probability
+        for item in items
+        for field in item.fields.values()
+        if field.legal_probability is not None
+    ]
+    ends = Counter(
+        field.finish_reason for item in items for field in without_items(item.fields).values()
+    )
+    return EvaluationRun(
+        decoding=name,
+        shots=num_shots,
+        examples=examples,
+        predictions=predictions,
+        confidences=by_attribute(examples, sure, schemas),
+        scores=score_predictions(examples, predictions),
+        passes=mean(sum(item.steps for item in parts) for parts in rows),
+        seconds=seconds,
+        finish_reasons={reason: ends[reason] for reason in get_args(FinishReason)},
+        invalid_fields=sum(
+            len({error.field for error in item.errors if error.field is not None}) for item in items
+        ),
+        invalid_rows=sum(any(item.errors for item in parts) for parts in rows),
+        failed_rows=sum(not all(item.ok for item in parts) for parts in rows),
+        legal_mass=mean(legal) if legal else None,
+    )
+
+
+def _read(
+    extractor: Extractor,
+    examples: Sequence[Example],
+    schema_parts: Sequence[Mapping[str, type[BaseModel]]],
+    shots: ShotsByCategory | None,
+    settings: Mapping[str, Any],
+) -> list[list[Extraction[Any]]]:
+    """Returns the extractions of each product, one per part: whole schemas, or single fields."""
+    rows: list[list[Extraction[Any]]] = [[] for _ in examples]
+    for part in schema_parts:
+        places = [n for n, example in enumerate(examples) if example.category in part]
+        records = [shown_record(examples[n]) for n in places]
+        own = _examples_of(shots, part)
+        for item in extractor.stream(records, part, category="category", examples=own, **settings):
+            rows[places[item.index]].append(item)
+    return rows
+
+
+def judge_run(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) -> Judged:
+    """Asks a model for verdicts on a run's predictions. name: the judge's, in reports.
+
+    The verdict of a row without an instance is unparseable.
+    """
+    cases = cases_of(run.examples, run.predictions)
+    if form == "value":
+        stream = judge.stream([case.text for case in cases], Judgement)
+        tracked = track(stream, total=len(cases), unit="verdicts")
+        items = sorted(tracked, key=lambda item: item.index)
+        verdicts = [None if item.value is None else item.value.verdict for item in items]
+        return Judged(name, form, cases, verdicts)
+    names = {e.category: list(p) for e, p in zip(run.examples, run.predictions, strict=True)}
+    whole = judge.stream(
+        product_cases(run.examples, run.predictions),
+        {category: product_judgement(own) for category, own in names.items()},
+        category="category",
+        text="text",
+        template=PRODUCT_TEMPLATE,
+        decoding="autoregressive",
+    )
+    by_place: dict[int, list[Any]] = {}
+    for item in track(whole, total=len(run.examples), unit="products"):
+        own = names[run.examples[item.index].category]
+        values = [field.value for field in item.fields.values()]
+        by_place[item.index] = values[1:] if values else [None] * len(own)
+    return Judged(name, form, cases, [v for place in sorted(by_place) for v in by_place[place]])
+
+
+def setting_of(extractor: Extractor) -> str:
+    """Describes model, dtype and hardware, on which speed depends."""
+    import torch
+
+    model = extractor.model
+    if isinstance(model, RemoteModel):
+        return f"{model.name}, {model.client.url} ({model.served.kind})"
+    parameters = sum(p.numel() for p in model.model.parameters()) / 1e6
+    place = (
+        torch.cuda.get_device_name(model.device)
+        if model.device.type == "cuda"
+        else f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    )
+    return (
+        f"{type(model.model).__name__}, {parameters:.1f} M parameters, "
+        f"{str(model.dtype).removeprefix('torch.')}, {place}"
+    )
+
+
+def _examples_of(
+    shots: ShotsByCategory | None, part: Mapping[str, type[BaseModel]]
+) -> ShotsByCategory | None:
+    """Returns the examples of whole schemas, cut to the fields of `part`."""
+
+    def own(value: Any, schema: type[BaseModel]) -> Any:
+        if isinstance(value, schema):
+            return value
+        stated = schema.model_fields.keys() & value.model_fields_set
+        return {name: getattr(value, name) for name in stated}
+
+    return shots and {
+        category: [(text, own(value, schema)) for text, value in shots[category]]
+        for category, schema in part.items()
+        if category in shots
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """A measurement of every decoding of every model with every number of examples.
 
-    models: names; None is the usual model. decodings: settings of `Extractor.stream` by the names
-    of runs, "" for the model's own. shots: a file of examples; counts: the numbers of examples to
-    show, () for all. schema_examples: see `as_shown`.
+    models: names; None is the default model. decodings: (name of the run, settings of
+    `Extractor.stream`); the name "" stands for the model's own decoding. shots: a file of examples;
+    counts: the numbers of examples to show, () for all. schema_examples: see `as_shown`.
     """
 
     data: Dataset
@@ -56,7 +218,8 @@ class Evaluation:
         examples = as_declared(examples, schemas)
         note_misfits(examples, schemas)
         extractors = {
-            name: prompted(one, schemas, examples, self.data) for name, one in extractors.items()
+            name: prompted(extractor, schemas, examples, self.data)
+            for name, extractor in extractors.items()
         }
         shots = None
         if self.shots is not None:
@@ -65,7 +228,7 @@ class Evaluation:
         counts: Sequence[int | None] = self.counts
         if not counts:
             counts = [None if shots is None else shots.most]
-        asked: list[tuple[Any, ...]] = []
+        measurements: list[tuple[Any, ...]] = []
         for model, extractor in extractors.items():
             note_trained(model, extractor, self.decodings[0][1], self.shots or self.counts or None)
             own = as_shown(schemas, self.data.schemas, examples, extractor, self.schema_examples)
@@ -77,10 +240,10 @@ class Evaluation:
                         pairs = None
                     elif shots is not None:
                         pairs = shots.first(count).of(own)
-                    # Errors of this setting are raised now, not after hours of other settings.
+                    # Raises this setting's errors now, not after hours of other settings.
                     extractor.stream((), own, category="category", examples=pairs, **settings)
-                    asked.append((model, extractor, own, called, settings, count, pairs))
-        return extractors, [self._measured(examples, *one) for one in asked]
+                    measurements.append((model, extractor, own, called, settings, count, pairs))
+        return extractors, [self._measured(examples, *measurement) for measurement in measurements]
 
     def _measured(
         self, examples: Sequence[Example], model: str | None, extractor: Extractor, *setting: Any
@@ -96,7 +259,7 @@ class Evaluation:
 def judged(
     runs: Sequence[EvaluationRun], judge: Extractor, name: str, forms: Sequence[JudgeForm]
 ) -> list[EvaluationRun]:
-    """The runs with verdicts of a model. name: the judge's, in reports."""
+    """Returns the runs with a model's verdicts. name: the judge's, in reports."""
     return [
         replace(run, judged=tuple(judge_run(judge, name, run, form) for form in forms))
         for run in runs

@@ -43,12 +43,12 @@ class Example:
 
 
 def canonical(label: Label) -> str | None:
-    """The canonical value of a label, None for null: the first of several accepted values."""
+    """Returns the canonical value of a label: its first accepted value, None for null."""
     return label[0] if isinstance(label, tuple) else label
 
 
 def accepted(label: Label) -> tuple[str | None, ...]:
-    """Every value that is right, the canonical one first; (None,) for an explicit null."""
+    """Returns every accepted value, the canonical value first; (None,) for an explicit null."""
     return label if isinstance(label, tuple) else (label,)
 
 
@@ -56,13 +56,13 @@ def read_examples(path: Path) -> list[Example]:
     """Reads the examples of a file.
 
     Rows of a JSONL file are {"category", "text", "attributes": {name: label}} and, optionally,
-    "id", "description" and "schema", the JSON Schema document of the category, which reports
-    export; other keys are ignored. `schemax.evaluation.sources` reads other forms: chats, tables,
+    "id", "description" and "schema" (the JSON Schema document of the category); other keys are
+    ignored. `schemax.evaluation.sources` reads other forms: chats, tables,
     datasets, exports of Label Studio.
 
-    A label is text, null, a number or boolean (taken as its JSON text), or a list of accepted
-    values, best first; a list of objects is a list of nested models. Raises InputError, naming the
-    line, for anything else, and for a file without products.
+    A label is text, null, a number or boolean (read as its JSON text), or a list of accepted
+    values, the canonical value first; a list of objects is a list of nested models. Raises
+    InputError, naming the line, for anything else, and for a file without documents.
     """
     examples = []
     table = is_table(path)
@@ -102,7 +102,7 @@ def _of_line(line: bytes) -> Any:
 
 
 def _with_texts(value: Any) -> Any:
-    """Cells of a table as values of JSON, numbers as texts."""
+    """Returns cells of a table as values of JSON, numbers as texts."""
 
     def text(leaf: Any) -> Any:
         if leaf is None or isinstance(leaf, bool | str):
@@ -113,7 +113,7 @@ def _with_texts(value: Any) -> Any:
 
 
 def _with_leaves(value: Any, changed: Callable[[Any], Any]) -> Any:
-    """Nested mappings and lists with all leaves changed."""
+    """Returns nested mappings and lists with all leaves changed."""
     if isinstance(value, Mapping):
         return {key: _with_leaves(item, changed) for key, item in value.items()}
     if isinstance(value, list):
@@ -122,13 +122,13 @@ def _with_leaves(value: Any, changed: Callable[[Any], Any]) -> Any:
 
 
 def shown_record(example: Example) -> dict[str, str]:
-    """The record of an example for the extractor, under the keys of the file."""
+    """Returns the record of an example for the extractor, under the keys of the file."""
     record = {"category": example.category, "text": example.text}
     return record if not example.description else record | {"description": example.description}
 
 
 def shown_text(name: str, example: Example) -> str:
-    """The text of a product as extraction shows it to the model. Raises InputError."""
+    """Returns the text of a product as extraction shows it to the model. Raises InputError."""
     (document,) = read_documents([shown_record(example)], RecordFields())
     if document.text is None:
         raise InputError(f"document {name}: {document.problem}")
@@ -136,7 +136,7 @@ def shown_text(name: str, example: Example) -> str:
 
 
 def row_ids(examples: Sequence[Example]) -> tuple[str, ...]:
-    """The name of each example in reports: its id, else its place, as in "#3" for the third."""
+    """Returns the name of each example in reports: its id, else its place, such as "#3"."""
     return tuple(
         f"#{place}" if example.id is None else example.id
         for place, example in enumerate(examples, 1)
@@ -144,26 +144,26 @@ def row_ids(examples: Sequence[Example]) -> tuple[str, ...]:
 
 
 def duplicated_ids(examples: Sequence[Example]) -> tuple[str, ...]:
-    """The ids that several examples share, in order of appearance."""
+    """Returns the ids that several examples share, in order of appearance."""
     counts = Counter(example.id for example in examples if example.id is not None)
     return tuple(id for id, count in counts.items() if count > 1)
 
 
 def overlap(train: Sequence[Example], test: Sequence[Example]) -> tuple[str, ...]:
-    """Names, as in `row_ids`, of examples of `test` whose text also occurs in `train`."""
+    """Returns the names, as in `row_ids`, of examples of `test` whose text occurs in `train`."""
     known = {example.text for example in train}
     names = zip(row_ids(test), test, strict=True)
     return tuple(name for name, example in names if example.text in known)
 
 
 def attribute_names(examples: Sequence[Example], category: str) -> list[str]:
-    """The annotated attributes of a category, most frequent first."""
-    found = [name for e in examples if e.category == category for name in e.attributes]
-    return sorted(set(found), key=lambda name: (-found.count(name), name))
+    """Returns the annotated attributes of a category, most frequent first."""
+    names = [name for e in examples if e.category == category for name in e.attributes]
+    return sorted(set(names), key=lambda name: (-names.count(name), name))
 
 
 class _NumberText(str):
-    """A number as written in the file: 1.50 stays 1.50. It is no text of a document."""
+    """A number as written in the file: 1.50 stays 1.50. A document's text cannot be a number."""
 
 
 class ObjectText(str):
@@ -193,7 +193,7 @@ def _example(row: Any) -> Example:
 
 
 def _schema(document: Any) -> str | None:
-    """A JSON Schema document as text, equal for equal documents; None for anything else."""
+    """Returns a JSON Schema document as text, equal for equal documents; None for anything else."""
     if not isinstance(document, dict):
         return None
 

@@ -1,9 +1,9 @@
 """Language models as judges of values without annotations.
 
-The five classes and the scores are from the HPD paper (arXiv 2604.26209, appendix E). A judge is
-asked about one value at a time, or, as in the paper, about all values of a product after an
-explanation. It is any function from a prompt to a reply (one value at a time), or a model that
-fills the schema `Judgement` or `product_judgement`.
+The five classes and the scores are from the HPD paper (arXiv 2604.26209, appendix E). A judge
+receives one value at a time, or, as in the paper, all values of a product, which it explains first.
+A judge is a function from a prompt to a reply (one value at a time), or a model that fills the
+schema `Judgement` or `product_judgement`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from schemax.attributes import attr
 from schemax.base.resources import resource_dir
 from schemax.compiler.prompt import ShownAttribute, ShownDocument
 from schemax.evaluation.examples import Example
-from schemax.evaluation.pairs import Outcome, is_null
-from schemax.evaluation.scores import Scores
+from schemax.evaluation.scores import Outcome, Scores, is_null
 from schemax.extraction.schema import AttrSchema
 
 JudgeForm = Literal["value", "product"]
@@ -58,8 +57,8 @@ class Case:
 class JudgeScore:
     """Counts of verdicts by class, and the scores of the paper's appendix E.
 
-    unparseable: replies that name no class, or more than one. Scores leave them out, so report a
-    score together with this number.
+    unparseable: replies that do not name exactly one class. Scores leave them out; report this
+    number with every score.
     """
 
     correct: int = 0
@@ -89,7 +88,7 @@ class JudgeScore:
 
 
 def cases_of(examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]) -> list[Case]:
-    """The cases of all predicted attributes of all products, null included; labels do not matter.
+    """Returns a case per predicted attribute and product, null included, labelled or not.
 
     predictions: attribute -> value or None, one mapping per example.
     """
@@ -103,7 +102,7 @@ def cases_of(examples: Sequence[Example], predictions: Sequence[Mapping[str, Any
 def product_cases(
     examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, str]]:
-    """The records of products for a judge of whole products: "category", and the case as "text"."""
+    """Returns a record per product, for a judge of products: "category", and the case as "text"."""
     return [
         {"category": example.category, "text": _product_text(example, predicted)}
         for example, predicted in zip(examples, predictions, strict=True)
@@ -111,9 +110,9 @@ def product_cases(
 
 
 def product_judgement(names: Sequence[str]) -> type[BaseModel]:
-    """The schema that a judge fills for a product: an explanation, then a verdict per attribute.
+    """Returns the schema that a judge fills: an explanation, then a verdict per attribute.
 
-    The fields behind the first one are the verdicts, in the order of the names; None names no
+    The fields behind the explanation are the verdicts, in the order of the names; None names no
     class. Use autoregressive decoding, so that the verdicts see the explanation.
     """
     title = "explanation of all" if "explanation" in names else "explanation"
@@ -128,9 +127,9 @@ def product_judgement(names: Sequence[str]) -> type[BaseModel]:
 class LabelAgreement:
     """Agreement of verdicts with labels.
 
-    pairs: annotated pairs with a verdict. same_class: pairs whose verdict is the label's class;
-    same_side: pairs that both find right, or both wrong. kappa: Cohen's, of right or wrong; 0 if
-    undefined.
+    pairs: annotated pairs with a verdict. same_class: pairs whose verdict is the label's class.
+    same_side: pairs that verdict and label agree to be right, or wrong. kappa: Cohen's kappa of
+    right and wrong; 0 if undefined.
     """
 
     pairs: int
@@ -142,21 +141,21 @@ class LabelAgreement:
 def agreement(
     cases: Sequence[Case], verdicts: Sequence[Verdict | None], scores: Scores
 ) -> LabelAgreement:
-    """The agreement of verdicts with labels. scores: of the predictions in the cases."""
+    """Returns the agreement of verdicts with labels. scores: of the predictions in the cases."""
     by_label = {(p.product, p.attribute): p.outcome for p in scores.pairs if p.annotated}
-    found = [
+    pairs = [
         (verdict, _CLASS_OF[by_label[case.product, case.attribute]])
         for case, verdict in zip(cases, verdicts, strict=True)
         if verdict is not None and (case.product, case.attribute) in by_label
     ]
-    sides = [(verdict in _RIGHT, label in _RIGHT) for verdict, label in found]
-    same = sum(one == other for one, other in sides)
+    sides = [(verdict in _RIGHT, label in _RIGHT) for verdict, label in pairs]
+    same = sum(verdict == label for verdict, label in sides)
     count = max(1, len(sides))
     judged, labelled = (sum(side[n] for side in sides) / count for n in (0, 1))
     chance = judged * labelled + (1 - judged) * (1 - labelled)
     return LabelAgreement(
-        pairs=len(found),
-        same_class=sum(verdict == label for verdict, label in found),
+        pairs=len(pairs),
+        same_class=sum(verdict == label for verdict, label in pairs),
         same_side=same,
         kappa=(same / count - chance) / (1 - chance) if chance < 1 else 0.0,
     )
@@ -174,7 +173,7 @@ def ask(
 
 
 def prompt_of(case: Case, template: jinja2.Template) -> str:
-    """The prompt about a case, as a single message."""
+    """Returns the prompt about a case, as a single message."""
     return template.render(
         category="judgement",
         attributes=[ShownAttribute("verdict", None, "one of the choices", (), VERDICTS, False)],
@@ -186,19 +185,19 @@ def prompt_of(case: Case, template: jinja2.Template) -> str:
 
 
 _CLASSES = "|".join(sorted((v.replace(" ", r"[\s_-]+") for v in VERDICTS), key=len, reverse=True))
-# A class alone on the last line, bare or in a JSON object: a sentence may deny it.
+# A class alone on the last line, bare or in a JSON object: a sentence may deny the class.
 _LAST = re.compile(rf"(?:\A|\n)\W*(?:verdict\W+)?({_CLASSES})\W*\Z", re.IGNORECASE)
 
 
 def read_verdict(reply: str) -> Verdict | None:
-    """The class that a reply ends with, on a line of its own or under "verdict" in JSON.
+    """Returns the class that a reply ends with, on a line of its own or under "verdict" in JSON.
 
-    An explanation may precede it. None for any other reply.
+    An explanation may precede the class. Returns None for any other reply.
     """
-    found = _LAST.search(reply)
-    if found is None:
+    match = _LAST.search(reply)
+    if match is None:
         return None
-    words = " ".join(re.split(r"[\s_-]+", found[1].lower()))
+    words = " ".join(re.split(r"[\s_-]+", match[1].lower()))
     return next(verdict for verdict in VERDICTS if verdict == words)
 
 
@@ -231,7 +230,7 @@ def _product_text(example: Example, predicted: Mapping[str, Any]) -> str:
 
 
 def _as_line(case: Mapping[str, Any]) -> str:
-    """A case as a line of JSON, so that no text in it can pass for another part of the case.
+    """Returns a case as a line of JSON, so that no text can pass for another part of the case.
 
     "<" is escaped, so that a text can spell neither the prompt's tags nor special tokens.
     """

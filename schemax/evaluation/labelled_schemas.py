@@ -21,15 +21,14 @@ from schemax.extraction.schema import AttrSchema
 from schemax.extraction.stated import as_array, titles_of
 from schemax.formats import get_format
 
-_MOST_MISFITS = 5  # that a note tells
+_MOST_MISFITS = 5  # in a note
 
 
 def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
-    """Makes a schema per category: of a document in its rows, else a text field for every annotated
-    name, the most frequent first.
+    """Makes a schema per category: the schema in its rows, else a text field per annotated name.
 
-    Raises InputError for a category with neither, and for one with several schemas; SchemaError
-    for a document that cannot be declared.
+    The most frequent name comes first. Raises InputError for a category with neither, and for a
+    category with several schemas; SchemaError for a document that cannot be declared.
     """
     schemas: dict[str, type[BaseModel]] = {}
     for category in dict.fromkeys(example.category for example in examples):
@@ -47,13 +46,13 @@ def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]
 
 
 def _brought(examples: Sequence[Example], category: str) -> str | None:
-    found = {e.schema for e in examples if e.category == category and e.schema is not None}
-    if len(found) > 1:
+    documents = {e.schema for e in examples if e.category == category and e.schema is not None}
+    if len(documents) > 1:
         raise InputError(
-            f"rows of category {category!r} bring {len(found)} different schemas along; name the "
-            "right one with --schemas"
+            f"rows of category {category!r} bring {len(documents)} different schemas along; name "
+            "the right one with --schemas"
         )
-    return next(iter(found), None)
+    return next(iter(documents), None)
 
 
 def read_attributes(path: Path, *, values: bool = True) -> dict[str, type[BaseModel]] | None:
@@ -90,7 +89,7 @@ def _described(path: Path, category: str, attributes: Any, values: bool) -> type
 
 
 def _text_schema(category: str, described: Mapping[str, Mapping[str, Any]]) -> type[BaseModel]:
-    """A schema of optional texts. described: name -> description and examples, if any."""
+    """Returns a schema of optional texts. described: name -> description and examples, if any."""
     properties = {
         name: {"type": ["string", "null"], "title": name, **shown}
         for name, shown in described.items()
@@ -102,22 +101,22 @@ def _text_schema(category: str, described: Mapping[str, Mapping[str, Any]]) -> t
 def for_categories(
     schemas: type[BaseModel] | Mapping[str, type[BaseModel]], examples: Sequence[Example]
 ) -> dict[str, type[BaseModel]]:
-    """The schemas of the categories that occur; a single schema serves all of them.
+    """Returns the schemas of the categories that occur; a single schema serves all categories.
 
     Raises InputError for a category without a schema.
     """
-    found = dict.fromkeys(example.category for example in examples)
+    categories = dict.fromkeys(example.category for example in examples)
     if not isinstance(schemas, Mapping):
-        return dict.fromkeys(found, schemas)
-    if lacking := [name for name in found if name not in schemas]:
+        return dict.fromkeys(categories, schemas)
+    if lacking := [name for name in categories if name not in schemas]:
         raise InputError(
             f"no schema for category {lacking[0]!r}; known are {', '.join(map(repr, schemas))}"
         )
-    return {name: schemas[name] for name in found}
+    return {name: schemas[name] for name in categories}
 
 
 def known_names(schemas: Mapping[str, type[BaseModel]]) -> dict[str, set[str]]:
-    """The possible names of labels by category: attributes' names, and names shown to the model."""
+    """Returns the possible names of labels by category: names and titles of attributes."""
     return {
         category: {name for pair in titles_of(compile_attributes(schema)).items() for name in pair}
         for category, schema in schemas.items()
@@ -139,9 +138,9 @@ def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseMod
 def as_declared(
     examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]
 ) -> list[Example]:
-    """The examples with labels of lists as JSON arrays, which predictions are compared with.
+    """Returns the examples with labels of lists as JSON arrays, as predictions are written.
 
-    Several texts of a label are the items, or accepted lists if they are arrays themselves.
+    The texts of a label are the items of a list, or accepted lists if they are arrays.
     Raises InputError, naming the document, for objects in the label of another field.
     """
     lists = {category: lists_of(schema) for category, schema in schemas.items()}
@@ -165,16 +164,18 @@ def note_misfits(examples: Sequence[Example], schemas: Mapping[str, type[BaseMod
 
     examples: as `as_declared` returns them.
     """
-    output, found = get_format("json"), []
+    output, misfits = get_format("json"), []
     for example, document in zip(examples, row_ids(examples), strict=True):
         category = example.category
         labels = typed_labels(document, category, example.stated, schemas[category], output)
-        found += [f"{document}: {error.field}: {error.message}" for error in labels.errors]
-    if found:
-        told = "; ".join([*found[:_MOST_MISFITS], *(["..."] if len(found) > _MOST_MISFITS else [])])
+        misfits += [f"{document}: {error.field}: {error.message}" for error in labels.errors]
+    if misfits:
+        shown = "; ".join(
+            [*misfits[:_MOST_MISFITS], *(["..."] if len(misfits) > _MOST_MISFITS else [])]
+        )
         warnings.warn(
-            f"{counted(len(found), 'label')} that the schema refuses, so no value is right for "
-            f"{'it' if len(found) == 1 else 'them'}: {told}",
+            f"{counted(len(misfits), 'label')} that the schema refuses, so that no value is right: "
+            f"{shown}",
             stacklevel=2,
         )
 
@@ -187,7 +188,7 @@ def lists_of(schema: type[BaseModel]) -> dict[str, Attribute]:
 
 
 def parts_of(schemas: Mapping[str, type[BaseModel]]) -> list[dict[str, type[BaseModel]]]:
-    """The schemas split by field: the first field of every category, then the second, and so on."""
+    """Splits schemas by field: the first field of every category, then the second, and so on."""
     fields = {category: list(asked_fields(schema)) for category, schema in schemas.items()}
     longest = max(map(len, fields.values()))
     return [
@@ -201,7 +202,7 @@ def parts_of(schemas: Mapping[str, type[BaseModel]]) -> list[dict[str, type[Base
 
 
 def _only(schema: type[BaseModel], name: str) -> type[BaseModel]:
-    """A schema with a single field, of the same category, without the model's validators."""
+    """Returns a schema of the same category with a single field, without the model's validators."""
     if issubclass(schema, RootModel):
         return schema  # a union, whose kind takes all fields
     settings = {key: value for key, value in asdict(settings_of(schema)).items() if value}

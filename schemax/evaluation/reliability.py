@@ -1,4 +1,4 @@
-"""The reliability of confidences: calibration, and selective prediction.
+"""The reliability of confidences: calibration, selective prediction, and their plots.
 
 Calibration asks whether values of confidence 0.9 are right nine times in ten: reliability diagrams
 and the expected calibration error (Guo et al., On Calibration of Modern Neural Networks, 2017), and
@@ -9,12 +9,18 @@ Classification, 2010) and the area under that curve (Geifman, Uziel and El-Yaniv
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from schemax.base.messages import counted
+from schemax.errors import InputError
 from schemax.evaluation.scores import Scores
 
 BINS = 10
@@ -26,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """A bin of values with a confidence from `low` to below `high`; the last one includes 1.
+    """A bin of values with a confidence from `low` to below `high`; the last bin includes 1.
 
     confidence: the mean; accuracy: the share of right values. None in an empty bin.
     """
@@ -56,7 +62,7 @@ class Reliability:
 
     confidence, accuracy: means over all values.
     ece: the mean distance of a bin's accuracy from its confidence, bins weighted by their values.
-    brier: the mean square of confidence - 1 for right values, and of confidence for wrong ones.
+    brier: the mean square of confidence - 1 for right values, and of confidence for wrong values.
     aurc: the mean risk over all coverages; the lower, the better confidences find mistakes.
     curve: risk at coverages of 10 to 100 %.
     """
@@ -72,7 +78,7 @@ class Reliability:
 
 
 def reliability(confidences: Sequence[float], right: Sequence[bool]) -> Reliability | None:
-    """The reliability of values with confidences, right or wrong; None without values."""
+    """Returns the reliability of values with confidences, right or wrong; None without values."""
     if not confidences:
         return None
     sure, correct = np.array(confidences, np.float64), np.array(right, np.float64)
@@ -97,7 +103,7 @@ def reliability(confidences: Sequence[float], right: Sequence[bool]) -> Reliabil
 def reliability_of(
     scores: Scores, confidences: Sequence[Mapping[str, float | None]]
 ) -> Reliability | None:
-    """The reliability of annotated pairs whose predicted value has a confidence; None without any.
+    """Returns the reliability of annotated pairs with a confidence; None without such pairs.
 
     confidences: attribute -> confidence, one mapping per product.
     """
@@ -111,7 +117,7 @@ def reliability_of(
 
 
 def _bins(sure: Floats, correct: Floats) -> tuple[tuple[Bin, ...], float]:
-    """The bins, and the expected calibration error over them."""
+    """Returns the bins, and the expected calibration error over them."""
     places = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
     counts, sums, hits = (
         np.bincount(places, weights, BINS) for weights in (None, sure, correct)
@@ -125,7 +131,7 @@ def _bins(sure: Floats, correct: Floats) -> tuple[tuple[Bin, ...], float]:
 
 
 def _risks(sure: Floats, correct: Floats) -> tuple[Floats, Floats]:
-    """(n,) confidences in descending order, and (n,) the risk of the first, the first two, ...
+    """Returns (n,) descending confidences, and (n,) the risk of the first 1, 2, ..., n values.
 
     Values of equal confidence have no order: each counts as their mean, the expectation over all
     orders.
@@ -134,3 +140,78 @@ def _risks(sure: Floats, correct: Floats) -> tuple[Floats, Floats]:
     wrong = np.bincount(which, weights=1 - correct) / counts
     risks = np.cumsum(np.repeat(wrong, counts)) / np.arange(1, len(sure) + 1)
     return np.repeat(-levels, counts), np.asarray(risks, np.float64)
+
+
+SUFFIXES = (".svg", ".png", ".pdf")
+
+_LARGEST_DOT = 200.0  # area in points^2 of a bin that holds all values
+
+
+def can_plot() -> bool:
+    """Returns True if matplotlib is installed."""
+    return find_spec("matplotlib") is not None
+
+
+def check_picture(option: str, path: Path) -> None:
+    """Raises InputError for another suffix, and for a missing folder or matplotlib."""
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"{option} takes a file that ends in {', '.join(SUFFIXES)}: {path}")
+    if not path.parent.is_dir():
+        raise InputError(f"{option} {path}: there is no folder {path.parent}")
+    if not can_plot():
+        raise InputError(f"{option} requires matplotlib; pip install '.[plots]' in a checkout")
+
+
+@contextmanager
+def drawing(path: Path, size: tuple[float, float]) -> Iterator[Any]:
+    """Yields a figure, and writes it to `path` at the end. size: in inches."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure  # pyplot would look for a display
+
+    # Text stays text in an SVG, and equal runs give equal files.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "schemax"}):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        # A date would make all files different.
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def plot_reliability(runs: Sequence[tuple[str, Reliability]], path: Path) -> None:
+    """Draws runs by name; the suffix of `path`, one of `SUFFIXES`, decides the format.
+
+    Left: accuracy over confidence; a bin is a dot whose area shows its number of values. Right: the
+    share of wrong values among the most confident values.
+    """
+    with drawing(path, (9, 4.5 + 0.25 * len(runs))) as figure:
+        left, right = figure.subplots(1, 2)
+        left.plot([0, 1], [0, 1], linestyle="--", color="0.7")
+        for name, figures in runs:
+            values = counted(figures.values, "value")
+            label = f"{name}: ECE {figures.ece:.3f}, AURC {figures.aurc:.3f}, {values}"
+            _draw_bins(left, figures, label)
+            right.plot([point.coverage for point in figures.curve], [p.risk for p in figures.curve])
+        left.set(title="Reliability", xlabel="confidence", ylabel="right", xlim=(0, 1), ylim=(0, 1))
+        right.set(
+            title="Risk over coverage",
+            xlabel="share of values, most confident first",
+            ylabel="wrong",
+            xlim=(0, 1),
+        )
+        right.set_ylim(bottom=0)
+        for axes in (left, right):
+            axes.spines[["top", "right"]].set_visible(False)
+        figure.legend(loc="outside lower left", frameon=False)
+
+
+def _draw_bins(axes: Any, figures: Reliability, label: str) -> None:
+    bins = [b for b in figures.bins if b.confidence is not None]
+    confidences, accuracies = [b.confidence for b in bins], [b.accuracy for b in bins]
+    (line,) = axes.plot(confidences, accuracies, label=_plain(label))
+    sizes = [_LARGEST_DOT * b.count / figures.values for b in bins]
+    axes.scatter(confidences, accuracies, s=sizes, color=line.get_color(), clip_on=False)
+
+
+def _plain(label: str) -> str:
+    """Escapes a name for matplotlib, which reads "$" as mathematics and hides names with a "_"."""
+    shown = label.replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown

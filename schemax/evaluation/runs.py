@@ -11,7 +11,6 @@ from typing import Any
 from schemax.base.messages import counted
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids
-from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.judge import (
     Case,
     JudgeForm,
@@ -20,9 +19,8 @@ from schemax.evaluation.judge import (
     agreement,
     score_verdicts,
 )
-from schemax.evaluation.pairs import PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability, reliability_of
-from schemax.evaluation.scores import Scores
+from schemax.evaluation.scores import PairScore, Scores, f1_interval, mean_f1
 from schemax.extraction.stated import Label
 
 
@@ -51,15 +49,14 @@ class EvaluationRun:
 
     predictions: attribute -> value or None, one mapping per example.
     confidences: attribute -> confidence of its prediction; None without one.
-    passes: forward passes that a product took part in, on average. seconds: for all products.
+    passes: the mean number of forward passes of a product. seconds: for all products.
     finish_reasons: counts of fields by "stop", "eos" and "length".
     invalid_fields: counts fields whose value could not be used; invalid_rows: products with any
         error; failed_rows: products without an instance.
-    model: the model's name, if several read the same examples.
+    model: the model's name, if several models read the examples.
     dollars_per_hour: of the machine; None if unknown.
     shots: the most examples in a prompt; None if not set.
-    legal_mass: the model's probability of tokens that fields' types allow, on average over fields;
-        None without any.
+    legal_mass: the mean probability of tokens that fields' types allow; None if unknown.
     """
 
     decoding: str
@@ -109,7 +106,7 @@ class EvaluationRun:
         return reliability_of(self.scores, self.confidences)
 
     def to_data(self, *, details: bool = False) -> dict[str, Any]:
-        """The figures for JSON; with details, "predictions" holds labels and predictions."""
+        """Returns the figures as JSON; with details, "predictions" holds labels and predictions."""
         protocol, strict = self.scores.protocol, self.scores.strict
         by_category, by_attribute = self.scores.by_category, self.scores.by_attribute
         strict_by_category = self.scores.by_part(lambda pair: pair.category, strict=True)
@@ -171,8 +168,8 @@ class EvaluationRun:
         ]
         for judged in self.judged:
             for case, verdict in zip(judged.cases, judged.verdicts, strict=True):
-                found = rows[case.product].setdefault(f"verdicts{judged.suffix}", {})
-                found[case.attribute] = verdict
+                verdicts = rows[case.product].setdefault(f"verdicts{judged.suffix}", {})
+                verdicts[case.attribute] = verdict
         return rows
 
 
@@ -182,7 +179,7 @@ def _rates(score: PairScore | JudgeScore) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class SavedRun:
-    """A run read from a file. Its examples have no texts, since files hold none."""
+    """A run read from a file, which holds no texts of its examples."""
 
     name: str
     examples: Sequence[Example]
@@ -200,9 +197,9 @@ def read_runs(path: Path) -> list[SavedRun]:
             raise ValueError("it contains no list of settings")
         return [_saved_run(item) for item in data]
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
-        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        problem = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(
-            f"{path}: not a result of `schemax evaluate --json --details` ({what})"
+            f"{path}: not a result of `schemax evaluate --json --details` ({problem})"
         ) from error
 
 
@@ -218,27 +215,28 @@ def read_run(path: Path) -> SavedRun:
 def _saved_run(item: Any) -> SavedRun:
     rows = [_saved(row) for row in item["predictions"]]
     return SavedRun(
-        str(item["decoding"]), [example for example, _ in rows], [found for _, found in rows]
+        str(item["decoding"]),
+        [example for example, _ in rows],
+        [predicted for _, predicted in rows],
     )
 
 
 def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> None:
-    """Raises InputError unless both have the same products, with the same labels, in order."""
-    one, other = len(first.examples), len(second.examples)
-    if one != other:
+    """Raises InputError unless two runs have the same products and labels, in the same order."""
+    if len(first.examples) != len(second.examples):
         raise InputError(
-            f"{names[0]} has {counted(one, 'document')}, "
-            f"{names[1]} has {counted(other, 'document')}"
+            f"{names[0]} has {counted(len(first.examples), 'document')}, "
+            f"{names[1]} has {counted(len(second.examples), 'document')}"
         )
     everything = zip(
         first.examples, second.examples, first.predictions, second.predictions, strict=True
     )
-    for place, (mine, theirs, found, others) in enumerate(everything, 1):
-        if mine != theirs or found.keys() != others.keys():
+    for place, (first_example, second_example, first_row, second_row) in enumerate(everything, 1):
+        if first_example != second_example or first_row.keys() != second_row.keys():
             raise InputError(
                 f"{names[0]} and {names[1]} are not about the same documents: number {place} is "
-                f"{mine.id!r} ({mine.category}) in one and {theirs.id!r} ({theirs.category}) in "
-                "the other, or has other labels"
+                f"{first_example.id!r} ({first_example.category}) in one and {second_example.id!r} "
+                f"({second_example.category}) in the other, or has other labels"
             )
 
 

@@ -31,7 +31,7 @@ from schemax.extraction.labels import labelled_instance
 Model = type[BaseModel]
 
 NONE = "none"
-"""The word for no examples, in the place of a file."""
+"""The word that stands for no examples, in the place of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class Shots:
 
     @classmethod
     def read(cls, path: Path, categories: Collection[str]) -> Shots:
-        """Reads the documents of a file in the given categories, in any case of letters.
+        """Reads the documents of a file in these categories, in upper or lower case.
 
-        "none" in the place of a file gives no documents, and hides the examples of schemas. Raises
-        InputError for a file that cannot be read, and for one without documents of the categories.
+        The path "none" gives no documents, and hides the examples of schemas. Raises InputError for
+        a file that cannot be read, and for a file without documents of the categories.
         """
         path = Path(path)  # a finished run gives it as text
         if str(path) == NONE:
@@ -60,21 +60,21 @@ class Shots:
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror}") from error
         named = [*zip(row_ids(rows), rows, strict=True)]
-        found = {
+        by_category = {
             category: [pair for pair in named if pair[1].category.casefold() == category.casefold()]
             for category in categories
         }
-        if not any(found.values()):
+        if not any(by_category.values()):
             wanted, there = (
                 ", ".join(map(repr, dict.fromkeys(names)))
                 for names in (categories, [row.category for row in rows])
             )
             raise InputError(f"{path} has no example of category {wanted}; it has {there}")
-        return cls(path, found)
+        return cls(path, by_category)
 
     @classmethod
     def among(cls, examples: Sequence[Example], path: Path) -> Shots:
-        """All examples that were read from a file, by category."""
+        """Returns all examples that were read from a file, by category."""
         rows: dict[str, list[tuple[str, Example]]] = {}
         for name, row in zip(row_ids(examples), examples, strict=True):
             rows.setdefault(row.category, []).append((name, row))
@@ -90,18 +90,18 @@ class Shots:
         return [row for rows in self.rows.values() for _, row in rows]
 
     def without(self, texts: Collection[str], file: Path, of: str = "examples") -> Shots:
-        """Leaves out documents with the given texts, of `file`; notes their names.
+        """Leaves out documents with texts of `file`; notes their names.
 
-        of: the word in the note for the documents. Raises InputError if no example is left.
+        of: the word for the documents in the note. Raises InputError if no example is left.
         """
-        told = dict.fromkeys(
+        left_out = dict.fromkeys(
             name for rows in self.rows.values() for name, row in rows if row.text in texts
         )
-        if not told:
+        if not left_out:
             return self
         say(
-            f"note: also in {file}, left out of the {of}: {counted(len(told), 'document')} of "
-            f"{self.path}: {some_of(told)}"
+            f"note: also in {file}, left out of the {of}: {counted(len(left_out), 'document')} of "
+            f"{self.path}: {some_of(left_out)}"
         )
         left = {
             category: [pair for pair in rows if pair[1].text not in texts]
@@ -112,22 +112,22 @@ class Shots:
         return replace(self, rows=left)
 
     def first(self, count: int) -> Shots:
-        """The first `count` of every category."""
+        """Returns the first `count` of every category."""
         return replace(self, rows={name: rows[:count] for name, rows in self.rows.items()})
 
     def asked_by(self, schemas: Mapping[str, Model]) -> Shots:
-        """Leaves out labels that schemas, made of other annotations, do not ask for; notes them."""
+        """Leaves out labels that schemas do not ask for; notes them."""
         known = {name.casefold(): names for name, names in known_names(schemas).items()}
         dropped: dict[str, None] = {}
 
-        def asked(category: str, row: Any) -> Any:
+        def reduced(category: str, row: Any) -> Any:
             names = known.get(category.casefold(), row.attributes)
             dropped.update({f"{category} > {k}": None for k in row.attributes if k not in names})
             own = {name: value for name, value in row.attributes.items() if name in names}
             return replace(row, attributes=own)
 
         rows = {
-            category: [(name, asked(category or row.category, row)) for name, row in pairs]
+            category: [(name, reduced(category or row.category, row)) for name, row in pairs]
             for category, pairs in self.rows.items()
         }
         if dropped:
@@ -141,7 +141,7 @@ class Shots:
             say(f"note: {self.path} has fewer than {wanted} of {some_of(lacking)}")
 
     def of(self, schemas: Mapping[str, Model]) -> dict[str, list[FewShotExample]]:
-        """The examples by category, for the extractor.
+        """Returns the examples by category, for the extractor.
 
         Raises InputError, naming the document, for labels that its schema refuses.
         """
@@ -159,9 +159,9 @@ class Shots:
 
 
 def few_shot(path: Path | None, schemas: Model | Mapping[str, Model]) -> FewShotExamples | None:
-    """The examples of a file for the schemas' categories, for the extractor.
+    """Returns the examples of a file for the schemas' categories, for the extractor.
 
-    A single schema has the category that it declares. Raises as `Shots.read` and `Shots.of` do.
+    A single schema has its declared category. Raises what `Shots.read` and `Shots.of` raise.
     """
     if path is None:
         return None
@@ -180,26 +180,31 @@ def shots_for(
     file: Path | None = None,
     count: int | None = None,
 ) -> Shots:
-    """The first `count` of every category, None for all, without documents of `hidden` texts.
+    """Returns the first `count` examples of every category (None: all) whose text is not hidden.
 
     hidden: texts of `file`, by default of the data. Raises InputError if no example is left.
     """
-    found = shots.without(hidden, file or data.file)
+    shown = shots.without(hidden, file or data.file)
     if count is not None:
-        found.note_lacking(count)
-        found = found.first(count)
-    return found.asked_by(schemas) if data.schemas is None else found
+        shown.note_lacking(count)
+        shown = shown.first(count)
+    return shown.asked_by(schemas) if data.schemas is None else shown
 
 
 def prompted(
     extractor: Extractor, schemas: Mapping[str, Model], examples: Sequence[Example], data: Dataset
 ) -> Extractor:
-    """The extractor with a prompt file that shows no document of the data, and only labels that the
-    schemas ask for."""
+    """Returns the extractor with a prompt file without documents of the data.
+
+    Demonstrations keep only labels that the schemas ask for.
+    """
     prompt = extractor.defaults.prompt
     if not prompt.demonstrations:
         return extractor
-    named = [(f"demonstrations[{n}]", one) for n, one in enumerate(prompt.demonstrations)]
+    named = [
+        (f"demonstrations[{n}]", demonstration)
+        for n, demonstration in enumerate(prompt.demonstrations)
+    ]
     texts = {shown_text("", example) for example in examples}
     shown = Shots(prompt.source, {"": named}).without(texts, data.file, "prompt")
     if data.schemas is None:
@@ -211,7 +216,7 @@ def prompted(
 
 
 def _row(name: str, category: str, row: Example) -> dict[str, Any]:
-    """A document as a row that can be read again."""
+    """Returns a document as a row that can be read again."""
     labels = {
         label: list(accepted(value)) if isinstance(value, tuple) else value
         for label, value in row.attributes.items()
@@ -221,7 +226,7 @@ def _row(name: str, category: str, row: Example) -> dict[str, Any]:
 
 
 def _example(path: Path | str, name: str, row: Example, schema: Model) -> FewShotExample:
-    """An annotated document with the instance that extraction would build from its labels."""
+    """Returns an annotated document and the instance that its labels make."""
     (row,) = as_declared([row], {row.category: schema})
     stated = {label: canonical(value) for label, value in row.attributes.items()}
     try:

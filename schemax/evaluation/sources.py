@@ -1,6 +1,6 @@
 """Reads annotated documents in other files and forms than our JSON Lines.
 
-All become rows of {"category", "text", "attributes"} and, optionally, "id" and "description".
+Each row becomes {"category", "text", "attributes"} and, optionally, "id" and "description".
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from schemax.io.storage import optional, suffixes
 
 HUB = "hf:"
 CATEGORY = "document"
-"""The category of rows without one."""
+"""The category of rows that name none."""
 
 _TABLES = (*PARQUET, *ARROW, *CSV)
-# Columns of a table that are no attributes.
+# Columns of a table that are not attributes.
 _OWN = ("id", "category", "text", "description")
 
 
 def is_table(path: Path) -> bool:
-    """True for a file that `rows_of` reads, False for JSON Lines."""
+    """Returns True for a file that `rows_of` reads, False for JSON Lines."""
     if str(path).startswith(HUB) or (path / "state.json").is_file():
         return True
     suffix = suffixes(str(path))[0]
@@ -56,28 +56,30 @@ def rows_of(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def in_our_form(row: Any, *, is_table: bool) -> Any:
-    """Turns a chat, a task of Label Studio, or the columns of a table into a row of ours; returns
-    other rows unchanged, and None for a task without annotations.
+    """Converts a chat, a task of Label Studio, or the columns of a table to a row of ours.
+
+    Returns other rows unchanged, and None for a task without annotations.
 
     Raises ValueError for a chat without a question, or whose answer is not JSON.
     """
     if not isinstance(row, Mapping):
         return row
     if "messages" in row:
-        made: Any = _of_chat(row)
+        converted: Any = _of_chat(row)
     elif not is_table:
         return row
     else:
-        made = annotated_row(row) if "data" in row else _of_columns(row)
-    if made is not None and made.get("category") is None:
-        made["category"] = CATEGORY
-    return made
+        converted = annotated_row(row) if "data" in row else _of_columns(row)
+    if converted is not None and converted.get("category") is None:
+        converted["category"] = CATEGORY
+    return converted
 
 
 def _of_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of a table. Attributes are one column, a struct or JSON, or else the other columns.
+    """Returns a row of a table. Attributes are the column "attributes", or the further columns.
 
-    Empty cells are not annotated, since a struct has the keys of all rows.
+    The column holds a struct or JSON. Empty cells are not annotated, since a struct has the keys of
+    all rows.
     """
     attributes = row.get("attributes", {key: row[key] for key in row if key not in _OWN})
     if isinstance(attributes, str):
@@ -88,12 +90,19 @@ def _of_columns(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_chat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of a chat: the last question is the text, its answer the labels."""
-    said = row["messages"]
-    messages = [one for one in said if isinstance(one, Mapping)] if isinstance(said, list) else []
-    if len(messages) < 2 or [one.get("role") for one in messages[-2:]] != ["user", "assistant"]:
+    """Returns a row of a chat: the last question is the text, its answer the labels."""
+    turns = row["messages"]
+    messages = (
+        [message for message in turns if isinstance(message, Mapping)]
+        if isinstance(turns, list)
+        else []
+    )
+    if len(messages) < 2 or [message.get("role") for message in messages[-2:]] != [
+        "user",
+        "assistant",
+    ]:
         raise ValueError("messages: expected a question of the user, and the assistant's answer")
-    question, answer = (_content(one.get("content")) for one in messages[-2:])
+    question, answer = (_content(message.get("content")) for message in messages[-2:])
     fenced = re.fullmatch(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", answer, re.DOTALL)
     try:
         attributes = json.loads(fenced[1] if fenced else answer, parse_int=str, parse_float=str)
@@ -155,7 +164,7 @@ class _Task(TypedDict, total=False):
 _TASK = TypeAdapter(_Task)
 _FIELDS = TypeAdapter(list[str])
 
-# Types of regions in a text, whose label names the attribute; other controls name it themselves.
+# Types of regions in a text, whose label names the attribute; other controls have its name.
 _REGIONS = ("labels", "hypertextlabels", "paragraphlabels")
 
 
@@ -163,23 +172,23 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
     """{"id", "category", "text", "description", "schema", "attributes"} of a task; None without
     annotations.
 
-    The text is `text` in the task's data, else its only text. Of several annotations the last one
-    that was not cancelled counts. A labelled region gives its label the text that it covers, unless
-    another control has the value; repeated values are a list. `fields` in the data are the fields
-    asked for, which are null without a value.
+    The text is `text` in the task's data, else its only text. The last annotation that was not
+    cancelled counts. A labelled region gives its label the text that it covers, unless another
+    control has the value; repeated values are a list. The fields that `fields` in the data names
+    are null without a value.
 
     Raises ValueError for anything but a task.
     """
     try:
         checked = _TASK.validate_python(task)
-        asked = _FIELDS.validate_python(checked["data"].get("fields") or [])
+        fields = _FIELDS.validate_python(checked["data"].get("fields") or [])
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the task"
         raise ValueError(f"{place}: {first['msg']}, as Label Studio exports tasks") from error
     data = checked["data"]
-    found = checked.get("annotations", checked.get("completions"))
-    annotations = [one for one in found or () if not one.get("was_cancelled")]
+    listed = checked.get("annotations", checked.get("completions"))
+    annotations = [annotation for annotation in listed or () if not annotation.get("was_cancelled")]
     if not annotations:
         return None
     regions: dict[str, list[Any]] = {}
@@ -189,7 +198,9 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
         if name is not None:
             values = regions if item.get("type") in _REGIONS else entered
             values.setdefault(name, []).extend(stated)
-    said = {name: some if len(some) > 1 else some[0] for name, some in (regions | entered).items()}
+    labels = {
+        name: items if len(items) > 1 else items[0] for name, items in (regions | entered).items()
+    }
     texts = [key for key, value in data.items() if isinstance(value, str)]
     shown = [key for key in texts if key not in ("id", "category", "description")]
     if "text" not in data and len(shown) != 1:
@@ -200,12 +211,12 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
         "text": data["text"] if "text" in data else data[shown[0]],
         "description": data.get("description"),
         "schema": data.get("schema"),
-        "attributes": dict.fromkeys(asked) | said,
+        "attributes": dict.fromkeys(fields) | labels,
     }
 
 
 def _stated(item: _Item) -> tuple[str | None, Sequence[Any]]:
-    """The attribute of an annotation's item, None for relations, and its values."""
+    """Returns the attribute of an annotation's item, None for relations, and its values."""
     kind, value = item.get("type"), item.get("value")
     if not isinstance(value, Mapping) or not isinstance(kind, str):
         return None, ()
@@ -214,5 +225,5 @@ def _stated(item: _Item) -> tuple[str | None, Sequence[Any]]:
         name = names[0] if isinstance(names, list) and names else None
         return (name, [text]) if isinstance(name, str) and text is not None else (None, ())
     stated = value.get("text" if kind == "textarea" else kind)
-    some = stated if isinstance(stated, list) else [stated]
-    return (item.get("from_name"), some) if some and stated is not None else (None, ())
+    items = stated if isinstance(stated, list) else [stated]
+    return (item.get("from_name"), items) if items and stated is not None else (None, ())

@@ -11,17 +11,16 @@ from rich.table import Table
 from schemax.base.messages import counted, some_of
 from schemax.base.terminal import Columns, table
 from schemax.evaluation.comparison import Comparison, Paired
-from schemax.evaluation.intervals import f1_interval
 from schemax.evaluation.judge import agreement
-from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1
 from schemax.evaluation.reliability import Reliability
 from schemax.evaluation.runs import EvaluationRun, Judged
+from schemax.evaluation.scores import OUTCOMES, PairScore, f1_interval, mean_f1
 
 
 def runs_shown(
     runs: Sequence[EvaluationRun], comparisons: Sequence[Comparison], setting: str, *, by: str
 ) -> Iterator[str | Table]:
-    """Yields everything about runs on the same documents.
+    """Yields the tables and sentences about runs on the same documents.
 
     comparisons: of the later runs with the first. by: "attribute" or "confidence" adds tables.
     """
@@ -37,13 +36,17 @@ def runs_shown(
             f1 = {name: score.f1 for name, score in run.scores.by_category.items()}
             columns[run.name] = f1.get
         yield from ("F1 by category", table(categories, columns))
-    for run, (name, found) in zip(runs, reliability, strict=True):
+    for run, (name, figures) in zip(runs, reliability, strict=True):
         if by == "attribute":
             scores = run.scores.by_attribute.items()
             yield from (f"Attributes, {name}", table(scores, _ATTRIBUTES, left=2))
-        if by == "confidence" and found is not None:
-            yield from (f"Confidence, {name}", table(found.bins, _BINS), table(found.curve, _CURVE))
-    if judged := [(run, one) for run in runs for one in run.judged]:
+        if by == "confidence" and figures is not None:
+            yield from (
+                f"Confidence, {name}",
+                table(figures.bins, _BINS),
+                table(figures.curve, _CURVE),
+            )
+    if judged := [(run, verdicts) for run in runs for verdicts in run.judged]:
         yield from ("LLM judge", table(judged, _JUDGED), table(judged, _AGREEMENT))
     for run, comparison in zip(runs[1:], comparisons, strict=True):
         yield from comparison_shown(comparison, runs[0].name, run.name)
@@ -68,14 +71,14 @@ def comparison_shown(comparison: Comparison, first: str, second: str) -> Iterato
 
 
 def _quality(run: EvaluationRun, *, strict: bool) -> str:
-    """F1 and the interval that it lies in."""
+    """Returns F1 and its interval."""
     score = run.scores.strict if strict else run.scores.protocol
     interval = f1_interval(run.scores.counts(strict=strict))
     return f"{score.f1:.3f}\n{interval.low:.3f}-{interval.high:.3f}"
 
 
 def _right(share: float, item: tuple[str, Reliability | None]) -> float | None:
-    """Share of right values among the most confident ones."""
+    """Returns the share of right values among the most confident values."""
     curve = item[1].curve if item[1] else ()
     return next((1 - point.risk for point in curve if point.coverage == share), None)
 
@@ -109,7 +112,7 @@ _ENDS: Columns = {
     "invalid\nfields": lambda run: run.invalid_fields,
     "rows in\nerror": lambda run: run.invalid_rows,
 }
-# Of names with what is known of their confidences.
+# Items: (name, reliability or None).
 _RELIABILITY: Columns = {
     "setting": lambda item: item[0],
     "values": lambda item: item[1] and item[1].values,
@@ -133,7 +136,7 @@ _CURVE: Columns = {
     "right": lambda point: 1 - point.risk,
     "wrong": lambda point: point.risk,
 }
-# Of items of `by_attribute`.
+# Items: ((category, attribute), score), as `by_attribute` has them.
 _ATTRIBUTES: Columns = {
     "category": lambda item: item[0][0],
     "attribute": lambda item: item[0][1],
@@ -145,12 +148,12 @@ _ATTRIBUTES: Columns = {
 
 
 def _agrees(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
-    """A share of the annotated pairs."""
-    found = agreement(item[1].cases, item[1].verdicts, item[0].scores)
-    return getattr(found, name) / max(1, found.pairs)
+    """Returns a share of the annotated pairs."""
+    labelled = agreement(item[1].cases, item[1].verdicts, item[0].scores)
+    return getattr(labelled, name) / max(1, labelled.pairs)
 
 
-# Of runs with one of their judges.
+# Items: (run, one of its judges).
 _JUDGED: Columns = {
     "setting": lambda item: item[0].name,
     "at once": lambda item: "a " + item[1].form,

@@ -121,7 +121,8 @@ def words_of_choice(text: str) -> list[str]:
     """
     tokens = tokens_of(folded(text, loose))
     is_alone = [token.kind for token in tokens] in (["number"], ["sign", "number"])
-    kinds, pieces = "", []
+    kinds = ""
+    pieces: list[str] = []
     for place, token in enumerate(tokens):
         if place and not is_glued(tokens[place - 1], token):
             kinds, pieces = f"{kinds} ", [*pieces, ""]

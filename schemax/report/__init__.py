@@ -22,9 +22,9 @@ def report(
 ) -> str:
     """Makes a self-contained HTML page of extractions: values, confidences, errors, marked texts.
 
-    Takes extractions of `Extractor.stream`, of one schema or several, and shows them in the order
-    of the input. Returns the page, and writes it to `path` if given. It holds the first `limit`
-    rows that come (fewer if texts are very long) and says how many are left out.
+    extractions: of `Extractor.stream`, of one schema or several; the page shows them in the order
+    of the input. Returns the page, and writes it to `path`, if given. The page holds the first
+    `limit` rows (fewer if texts are very long) and the number of rows left out.
     """
     page = Report(title, limit=limit)
     for item in extractions:

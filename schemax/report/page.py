@@ -3,17 +3,108 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from schemax.base.messages import counted
 from schemax.errors import InputError
+from schemax.io.finished import RunRecord
 from schemax.io.storage import filesystem, is_remote, local_path
-from schemax.report.images import PageImages
-from schemax.report.overview import Overview
+from schemax.io.summary import Tally
 from schemax.report.pages import asset, page_of, to_json, write_page
-from schemax.report.rows import FieldSets, plain_row
+from schemax.report.rows import FieldSets, PageImages, plain_row
 from schemax.results import Extraction
+from schemax.results.list_results import without_items
+
+_MOST = 20
+_SETTINGS = ("dtype", "decoding layout", "quantization", "adapter", "on too long", "html", "text")
+
+
+@dataclass(slots=True)
+class _Field:
+    rows: int = 0
+    stated: int = 0
+    errors: int = 0
+    known: int = 0
+    confidence: float = 0.0
+    least: float = 1.0
+
+
+@dataclass(slots=True)
+class Overview:
+    """Counts over all rows, including rows that the page does not hold.
+
+    facts: (name, text), shown as they are.
+    """
+
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    _fields: dict[str, _Field] = field(default_factory=dict)
+    _tally: Tally = field(default_factory=Tally)
+
+    def add(self, item: Extraction[Any]) -> None:
+        errors = [asdict(error) for error in item.errors]
+        attributes: dict[str, Any] | None = None if item.value is None else {}
+        self._tally.add_row({"id": item.document_id, "attributes": attributes, "errors": errors})
+        wrong = {error.field for error in item.errors}
+        for name, result in without_items(item.fields).items():
+            counts = self._fields.setdefault(name, _Field())
+            counts.rows += 1
+            counts.stated += result.value is not None and result.value != []
+            counts.errors += name in wrong
+            if result.confidence is not None:
+                counts.known += 1
+                counts.confidence += result.confidence
+                counts.least = min(counts.least, result.confidence)
+
+    def plain(self) -> dict[str, Any]:
+        summary = self._tally.summary()
+        return {
+            "facts": self.facts,
+            "failed": summary.failed,
+            "failures": summary.failure_kinds[:_MOST],
+            "errors": summary.error_kinds[:_MOST],
+            "duplicates": [summary.duplicates, list(summary.duplicate_ids)],
+            "fields": [
+                {
+                    "name": name,
+                    "rows": counts.rows,
+                    "stated": counts.stated,
+                    "errors": counts.errors,
+                    "confidence": round(counts.confidence / counts.known, 4)
+                    if counts.known
+                    else None,
+                    "least": round(counts.least, 4) if counts.known else None,
+                }
+                for name, counts in self._fields.items()
+            ],
+        }
+
+
+def facts_of(record: RunRecord, price_per_hour: float | None = None) -> list[tuple[str, str]]:
+    """Returns (name, text) facts of a run: model, input, settings, and cost with retries."""
+    summary, settings = record.summary, record.settings
+    hours = summary.seconds / 3600
+    cost = f"{hours:,.3g} hours for {counted(summary.computed, 'computed row')}"
+    if price_per_hour is not None:
+        cost += f", {hours * price_per_hour:,.2f} at {price_per_hour:g} an hour"
+    return [
+        ("Finished", record.finished.replace("T", " ").replace("+00:00", " UTC")),
+        ("Input", ", ".join(summary.inputs)),
+        ("Model", str(record.model or settings.get("model"))),
+        ("Cost", f"{cost}; {summary.tokens:,} tokens, {summary.passes:,} passes"),
+        ("Settings", _said({key: settings[key] for key in _SETTINGS if settings.get(key)})),
+        ("schemax", str(settings.get("version"))),
+    ]
+
+
+def _said(settings: Mapping[str, Any]) -> str:
+    return "; ".join(
+        f"{key} {', '.join(value) if isinstance(value, list) else value}"
+        for key, value in settings.items()
+    )
+
 
 MOST_ROWS = 20_000
 """The default limit of rows on a page."""
@@ -36,7 +127,7 @@ SCRIPTS = (
 
 
 class Report:
-    """A growing page, in bounded memory: rows beyond its limits are only counted."""
+    """A growing page in bounded memory: rows beyond its limits are only counted."""
 
     def __init__(self, title: str | None = None, *, limit: int = MOST_ROWS) -> None:
         self.total = 0
@@ -50,7 +141,7 @@ class Report:
         self._room = MOST_CHARACTERS
 
     def add(self, item: Extraction[Any]) -> None:
-        """Adds a row, or counts it. Rows may come in any order: the page sorts by index."""
+        """Adds a row, or counts it. Rows may come in any order: the page sorts them by index."""
         self.total += 1
         self.overview.add(item)
         if len(self._rows) >= self._limit or self._room <= 0:

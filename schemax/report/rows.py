@@ -13,6 +13,7 @@ cell: v value, r raw, c confidence, s spans as [start, end, text] or null, g 1 o
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any
@@ -21,10 +22,78 @@ from pydantic_core import to_jsonable_python
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.attributes.json_classes import known_declaration
-from schemax.errors import SchemaError
-from schemax.report.images import PageImages
+from schemax.errors import InputError, SchemaError
+from schemax.io.document_files import MOST_BYTES
+from schemax.io.pdf import page_images
+from schemax.io.readers import decompressed
+from schemax.io.storage import reading, suffixes
 from schemax.results import Extraction, FieldResult, Span
+from schemax.results.file_text import Box, FileText
 from schemax.results.list_results import without_items
+
+logger = logging.getLogger(__name__)
+
+_MOST_OF_ROW = 4  # pages
+ROOM = 40_000_000  # characters of images in a report
+_LONGEST = 1_100  # pixels of a page's longer side
+
+
+class PageImages:
+    """A maker of rows' images, within the room of a report.
+
+    room: the characters left for images.
+    """
+
+    def __init__(self) -> None:
+        self.room = ROOM
+
+    def of(self, item: Extraction[Any], fields: Mapping[str, int]) -> list[Any]:
+        """Returns the first pages with values: [page, data URL, width, height, marks].
+
+        A mark is [field, left, top, right, bottom], in points, as width and height are. The list is
+        empty if no page has values, or pages can no longer be read.
+
+        fields: name -> number.
+        """
+        pages = []
+        for text in item.texts.values():
+            if isinstance(text, FileText) and text.pages is not None:
+                pages += self._of_text(text, _marks(item, text, fields))
+        return pages
+
+    def _of_text(self, text: FileText, marks: dict[int, list[tuple[int, Box]]]) -> list[Any]:
+        numbers = sorted(marks)[:_MOST_OF_ROW]
+        if not numbers or self.room <= 0:
+            return []
+        try:
+            with reading(text.file) as raw, decompressed(raw, suffixes(text.file)[1]) as handle:
+                images = page_images(handle.read(MOST_BYTES), numbers, _LONGEST)
+        except (InputError, OSError, EOFError, ValueError) as error:
+            logger.warning("pages of %s are not shown: %s", text.file, error)
+            return []
+        pages = []
+        for number, (url, width, height) in zip(numbers, images, strict=True):
+            if len(url) <= self.room:
+                self.room -= len(url)
+                places = [[field, *box] for field, box in marks[number]]
+                pages.append([number, url, round(width, 1), round(height, 1), places])
+        return pages
+
+
+def _marks(
+    item: Extraction[Any], text: FileText, fields: Mapping[str, int]
+) -> dict[int, list[tuple[int, Box]]]:
+    """Returns page -> (field, box) of all values in the text."""
+    marks: dict[int, list[tuple[int, Box]]] = {}
+    for name, result in without_items(item.fields).items():
+        for span in result.spans:
+            if span is None or item.texts[span.field] is not text:
+                continue
+            page, boxes, _ = text.location(span.start, span.end)
+            if page is not None and boxes:
+                marks.setdefault(page, []).extend((fields[name], box) for box in boxes)
+    return marks
+
 
 _LARGEST = 2**53  # beyond it, JavaScript's numbers are not exact
 _MOST_SHOWN, _LEAST_SHOWN = 4, 0.005  # of alternatives
@@ -42,7 +111,7 @@ class FieldSets:
     def of(self, item: Extraction[Any]) -> int:
         """Returns the number of an extraction's field set.
 
-        A failed row does not tell its schema; it counts as of the first schema with its fields.
+        A failed row has no schema; it counts as a row of the first schema with its fields.
         """
         fields = tuple(without_items(item.fields))
         names = self._names.setdefault(fields, {})
@@ -74,7 +143,7 @@ class FieldSets:
         schema = self._schemas.get(number)
         if schema is None:
             return {}
-        editors = {self.fields[name]: one for name, one in editors_of(schema).items()}
+        editors = {self.fields[name]: editor for name, editor in editors_of(schema).items()}
         return {"editors": editors, "schema": known_declaration(schema)}
 
 
@@ -125,13 +194,13 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _likeliest(result: FieldResult) -> list[tuple[str, float]]:
-    """Returns the likeliest choices other than the value, as texts, without any shown as 0."""
-    others = [
+    """Returns the likeliest choices other than the value, as texts, if they round above 0."""
+    choices = [
         (str(_plain(choice)) if choice is not None else "null", round(probability, 4))
         for choice, probability in result.alternatives.items()
         if choice != result.value and probability >= _LEAST_SHOWN
     ]
-    return sorted(others, key=lambda other: -other[1])[:_MOST_SHOWN]
+    return sorted(choices, key=lambda choice: -choice[1])[:_MOST_SHOWN]
 
 
 def _place(span: Span, texts: Mapping[str, str]) -> tuple[int, int, int]:
@@ -148,7 +217,7 @@ def _plain(value: Any) -> Any:
     """Returns a value as JSON holds it; as text if JavaScript would change it."""
     try:
         return _exact(to_jsonable_python(value, fallback=str))
-    except Exception:  # a validator may have made anything of the value
+    except Exception:  # a validator may return any object
         return f"<{type(value).__name__}>"
 
 
@@ -168,10 +237,10 @@ def editors_of(schema: type[Any]) -> dict[str, dict[str, Any]]:
     """Returns field -> t type, o choices, u unit, l 1 for a list. Plain texts are left out."""
     try:
         attributes = compile_attributes(schema)
-    except SchemaError:  # a class that is the name of a category alone
+    except SchemaError:  # a class without fields, the name of a category
         return {}
-    found = {attribute.name: _editor(attribute) for attribute in attributes}
-    return {name: editor for name, editor in found.items() if editor}
+    editors = {attribute.name: _editor(attribute) for attribute in attributes}
+    return {name: editor for name, editor in editors.items() if editor}
 
 
 def _editor(attribute: Attribute) -> dict[str, Any]:

@@ -25,38 +25,37 @@ Declare = Callable[[Mapping[str, Any]], type[BaseModel]]
 def add_table(
     page: Report, output: str, record: RunRecord, declare: Declare, done: Container[int] = ()
 ) -> None:
-    """Adds all rows of a table, except the rows in `done`, to a page; with their texts if the input
-    is unchanged.
+    """Adds all rows of a table, except the rows in `done`, to a page.
 
-    Raises InputError for a table that cannot be read.
+    Rows have texts if the input is unchanged. Raises InputError for a table that cannot be read.
     """
     models: dict[str, type[BaseModel]] = {}
     texts = _Texts(record)
     for row in read_results(output, record.table):
         index = row["index"]
-        found = texts.of(index)
+        row_texts = texts.of(index)
         if index not in done:
             category = row.get("schema") or record.category or "rows"
             if category not in models:
                 models[category] = _model(category, record, declare)
-            page.add(_extraction(row, found, models[category], _paths(row, record)))
+            page.add(_extraction(row, row_texts, models[category], _paths(row, record)))
     if texts.problem is not None:
         page.overview.facts.append(("Texts", texts.problem))
 
 
 def _model(category: str, record: RunRecord, declare: Declare) -> type[BaseModel]:
-    """Returns the class that rows were read as; an empty one if the record does not hold it."""
+    """Returns the class of rows; an empty class if the record does not hold it."""
     document = record.schemas.get(category)
     with suppress(SchemaError):
         if document is not None:
             return declare({**document, "category": category})
-    made = create_model(category)
-    made.__schema_settings__ = {"category": category}  # type: ignore[attr-defined]
-    return made
+    empty = create_model(category)
+    empty.__schema_settings__ = {"category": category}  # type: ignore[attr-defined]
+    return empty
 
 
 class _Texts:
-    """The texts of rows, asked for in order. problem: why there are none, else None."""
+    """The texts of rows, read in order. problem: why there are no texts, or None."""
 
     def __init__(self, record: RunRecord) -> None:
         settings, files = record.settings, record.summary.inputs
@@ -67,7 +66,7 @@ class _Texts:
         self._rows: Iterator[tuple[int, Any]] = iter(())
         try:
             if fingerprint.differences(settings, fingerprint.of_files(files)):
-                self.problem = "the input has changed, so that texts are not shown"
+                self.problem = "not shown: the input has changed"
             else:
                 shard = Shard.parse(settings["shard"])
                 self._rows = InputFiles(files, self._shown.needed, settings["limit"], shard).rows()
@@ -130,7 +129,7 @@ def _extraction(
 def _spans(
     value: Any, known: Mapping[str, Any] | None, finder: SpanFinder, texts: Mapping[str, str]
 ) -> tuple[Span | None, ...]:
-    """Returns the place in the table if there is one, else the place of the value in the texts."""
+    """Returns the place in the table, else the place of the value in the texts."""
     if not texts:
         return ()
     if known is not None and known["field"] in texts:

@@ -1,4 +1,4 @@
-"""The card of a training run beside its weights: data, settings and outcome."""
+"""The card of a training run beside its weights: data, settings, outcome and curves."""
 
 from __future__ import annotations
 
@@ -21,13 +21,10 @@ from schemax.base.trained import FILE, TrainedWith
 from schemax.compiler import CompiledSchema
 from schemax.compiler.prompt import template_source, usual_template
 from schemax.errors import InputError, SchemaError
+from schemax.evaluation.reliability import drawing
 from schemax.extraction.schema import AttrSchema
 
 CARD = "training.json"
-_RUN = "run.json"
-
-# Settings that may change when a run is resumed.
-_MAY_CHANGE = {"epochs", "steps", "keep_adapter"}
 
 
 def digest(path: Path) -> str:
@@ -36,7 +33,7 @@ def digest(path: Path) -> str:
 
 
 def check_unseen(folder: Path, file: Path) -> None:
-    """Raises InputError if a model was trained on a file: its confidences are too high there."""
+    """Raises InputError if a model was trained on a file, where its confidences are too high."""
     try:
         card = json.loads((folder / CARD).read_text("utf-8"))
         trained_on = card["settings"]["data"]["train"]["sha256"]
@@ -51,22 +48,21 @@ def check_unseen(folder: Path, file: Path) -> None:
 
 def versions() -> dict[str, str]:
     """Returns the versions of the software that results depend on."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in ("schemax-hpd", "torch", "transformers", "accelerate", "peft"):
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            installed[name] = metadata.version(name)
+    return installed
 
 
 def trained_with(
     compiled: Mapping[str, CompiledSchema], templates: Mapping[str, Any]
 ) -> tuple[TrainedWith, str | None]:
-    """Returns the settings of a training, and the text of the template that all categories share;
-    None if templates differ.
+    """Returns the settings of a training, and the text of the shared template.
 
+    The text is None if categories have different templates.
     compiled, templates: by category; None is the default template, whose text may change with the
-    version of schemax. Schemas and templates that are code cannot be written: they are left out,
-    with a warning.
+    version of schemax. Schemas and templates that are code are left out, with a warning.
     """
     decoding = next(iter(compiled.values())).decoding
     sources: dict[str, str | None] = {}
@@ -94,34 +90,37 @@ def trained_with(
     return TrainedWith(format, decoding, schemas), next(iter(sources.values())) if shared else None
 
 
-def _warn_unwritten(what: str, category: str) -> None:
+def _warn_unwritten(part: str, category: str) -> None:
     warnings.warn(
-        f"{what} of {category!r} is code, which {FILE} does not hold: name it where the model is "
-        "used",
+        f"{part} of {category!r} is code, which {FILE} does not hold: name it when you use the "
+        "model",
         stacklevel=3,
     )
 
 
 def _document_of(schema: type[BaseModel]) -> dict[str, Any] | None:
-    """Returns the schema as JSON; None if the JSON would ask for anything else."""
+    """Returns the schema as JSON; None if the JSON declares other attributes."""
     try:
+        attributes = _without_members(compile_attributes(schema))
         document = schema.model_json_schema()
-        for chosen in (False, True):
-            if chosen:
-                # A title equal to the class's name suggests that Pydantic made all titles below.
+        for is_titled in (False, True):
+            if is_titled:
+                # If the title equals the class's name, Pydantic made it, and all titles within it.
                 for part in (document, *document.get("$defs", {}).values()):
                     part["title"] = f"{part.get('title', '')} "
             again = AttrSchema.from_json_schema(document)
-            if _asked(compile_attributes(again)) == _asked(compile_attributes(schema)):
+            if _without_members(compile_attributes(again)) == attributes:
                 return document
     except (SchemaError, ValueError, PydanticUserError):
         pass
     return None
 
 
-def _asked(attributes: Sequence[Attribute]) -> list[Attribute]:
-    """Returns attributes without the members of Enums, which JSON gives by their values."""
-    return [replace(a, choice_values=(), fields=tuple(_asked(a.fields))) for a in attributes]
+def _without_members(attributes: Sequence[Attribute]) -> list[Attribute]:
+    """Returns attributes without the members of Enums: JSON holds their values alone."""
+    return [
+        replace(a, choice_values=(), fields=tuple(_without_members(a.fields))) for a in attributes
+    ]
 
 
 def write_card(folder: Path, card: Mapping[str, Any]) -> None:
@@ -129,26 +128,51 @@ def write_card(folder: Path, card: Mapping[str, Any]) -> None:
     (folder / CARD).write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
-def begin_run(folder: Path, described: Mapping[str, Any], *, resume: bool) -> None:
-    """Writes a run's settings into its folder of checkpoints, or compares them if it is resumed.
+# Names in the Trainer's log -> names in a card.
+_NAMES = {
+    "loss": "loss",
+    "learning_rate": "learning_rate",
+    "tokens_per_second": "tokens_per_second",
+    "eval_loss": "held_out_loss",
+    "eval_f1": "held_out_f1",
+}
+_PICTURES = {
+    "loss": ("loss", "held_out_loss"),
+    "F1": ("held_out_f1",),
+    "learning rate": ("learning_rate",),
+    "tokens per second": ("tokens_per_second",),
+}
 
-    Raises InputError, naming them, for changed settings that would give a resumed run other batches
-    or other weights.
-    """
-    path = folder / _RUN
-    plain = json.loads(json.dumps(described))
-    if not resume:
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(plain, indent=2) + "\n", "utf-8")
-        return
-    if not path.is_file():
-        done = (folder.parent / CARD).is_file()
-        why = "it is finished, and its checkpoints are gone" if done else "none was begun there"
-        raise InputError(f"there is no run in {folder.parent} to resume: {why}")
-    before = json.loads(path.read_text("utf-8"))
-    changed = [key for key in {**before, **plain} if before.get(key) != plain.get(key)]
-    if odd := [key for key in changed if key not in _MAY_CHANGE]:
-        raise InputError(
-            f"the run in {folder.parent} had different settings ({', '.join(sorted(odd))}); "
-            "resume it with the same settings, or train into another folder"
-        )
+History = tuple[Mapping[str, float], ...]
+
+
+def history_of(log: Sequence[Mapping[str, Any]]) -> History:
+    """Returns a row, with its step, per entry of the Trainer's log that holds a loss."""
+    rows = []
+    for entry in log:
+        known = {name: entry[key] for key, name in _NAMES.items() if key in entry}
+        if "loss" in known or "held_out_loss" in known:
+            rows.append({"step": entry["step"], **known})
+    return tuple(rows)
+
+
+def plot_training(history: History, path: Path) -> None:
+    """Plots all curves over steps; the suffix of `path` gives the format."""
+    shown = {
+        title: names
+        for title, names in _PICTURES.items()
+        if any(name in row for row in history for name in names)
+    }
+    with drawing(path, (4.5 * len(shown), 3.5)) as figure:
+        for axes, (title, names) in zip(
+            figure.subplots(1, len(shown), squeeze=False)[0], shown.items(), strict=True
+        ):
+            for name in names:
+                points = [(row["step"], row[name]) for row in history if name in row]
+                dots = "o" if name.startswith("held_out") or len(points) == 1 else ""
+                axes.plot(*zip(*points, strict=True), marker=dots, label=name.replace("_", " "))
+            axes.set(title=title, xlabel="step")
+            axes.set_ylim(bottom=0)
+            axes.spines[["top", "right"]].set_visible(False)
+            if len(names) > 1:
+                axes.legend(frameon=False)

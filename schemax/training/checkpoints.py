@@ -1,8 +1,10 @@
-"""Checkpoints: their size on the disk, the one to resume from, and optimizer states to keep."""
+"""Checkpoints: settings, disk space, the checkpoint to resume from, optimizer states to keep."""
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +12,45 @@ from transformers import TrainerCallback
 from transformers.trainer import OPTIMIZER_NAME, TRAINER_STATE_NAME
 
 from schemax.errors import InputError
+from schemax.training.card import CARD
 from schemax.training.settings import TrainingSettings
 
 CHECKPOINTS = "checkpoints"
+_RUN = "run.json"
+
+# Settings that may change when a run is resumed.
+_MAY_CHANGE = {"epochs", "steps", "keep_adapter"}
 
 # Files and folders of an optimizer's state: of the Trainer, of FSDP and of DeepSpeed.
 _OPTIMIZERS = (OPTIMIZER_NAME, "optimizer.bin", "optimizer_0", "global_step*")
 
 
+def begin_run(folder: Path, described: Mapping[str, Any], *, resume: bool) -> None:
+    """Writes a run's settings into its folder of checkpoints; compares them if the run is resumed.
+
+    Raises InputError, naming them, for changed settings that change batches or weights.
+    """
+    path = folder / _RUN
+    plain = json.loads(json.dumps(described))
+    if not resume:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(plain, indent=2) + "\n", "utf-8")
+        return
+    if not path.is_file():
+        done = (folder.parent / CARD).is_file()
+        why = "it is finished, and its checkpoints are gone" if done else "no run began there"
+        raise InputError(f"there is no run in {folder.parent} to resume: {why}")
+    before = json.loads(path.read_text("utf-8"))
+    changed = [key for key in {**before, **plain} if before.get(key) != plain.get(key)]
+    if odd := [key for key in changed if key not in _MAY_CHANGE]:
+        raise InputError(
+            f"the run in {folder.parent} had different settings ({', '.join(sorted(odd))}); "
+            "resume it with the same settings, or train into another folder"
+        )
+
+
 def check_space(out: Path, model: Any, settings: TrainingSettings, checks: int) -> None:
-    """Raises InputError, with the sizes, if the disk has no room for the files of a run.
+    """Raises InputError, with the sizes, if the disk has no room for a run's files.
 
     model: the model to be trained, with its adapters. checks: the number of checkpoints.
     """
@@ -40,12 +71,12 @@ def check_space(out: Path, model: Any, settings: TrainingSettings, checks: int) 
             f"{out} has {_size(free)} of free disk space, and the run needs up to "
             f"{_size(needed)}: checkpoints of {_size(weights)} and optimizer states of "
             f"{_size(optimizer)} each, and the model of {_size(final)}; name a folder on a larger "
-            "disk, or train adapters alone, by LoRA"
+            "disk, or train adapters alone (LoRA)"
         )
 
 
 def last_checkpoint(folder: Path) -> str:
-    """Returns the newest complete checkpoint: one with the Trainer's state, which is written last.
+    """Returns the newest checkpoint with the Trainer's state, which is written last.
 
     Raises InputError if no checkpoint is complete.
     """

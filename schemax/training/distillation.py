@@ -39,7 +39,7 @@ def examples_by_model(
     """Returns training examples with a model's predictions; labels of `annotated` are not used.
 
     examples: the examples in the model's prompts, by category.
-    Values that were cut off or do not fit their type are unknown; products without an output are
+    Values that were cut off or do not fit their type are unknown. Products without an output are
     left out.
     """
     records = [shown_record(example) for example in annotated]
@@ -53,11 +53,11 @@ def examples_by_model(
         examples=examples,
     )
     names = row_ids(annotated)
-    found: dict[int, TrainingExample] = {}
+    by_place: dict[int, TrainingExample] = {}
     for item in track(stream, total=len(records)):
         attributes = compile_attributes(schemas[annotated[item.index].category])
         bad = _lists(item.errors)
-        # Not the final values, which may be defaults, and defaults must not be learnt.
+        # Final values may be defaults, which must not be learnt.
         written = {
             attribute.name: None
             if slot is None or attribute.name in bad
@@ -66,8 +66,10 @@ def examples_by_model(
         }
         if written:
             place = item.index
-            found[place] = _example(names[place], annotated[place], written, bad, schemas, output)
-    return [found[place] for place in sorted(found)]
+            by_place[place] = _example(
+                names[place], annotated[place], written, bad, schemas, output
+            )
+    return [by_place[place] for place in sorted(by_place)]
 
 
 def _lists(errors: Iterable[FieldError]) -> set[str]:
@@ -82,7 +84,7 @@ def _written(attribute: Attribute, slot: SlotText, output: OutputFormat) -> Any:
         return output.unescape(slot.raw, is_list=attribute.is_list)
     leaves = leaves_of_item(attribute, 1)
     rows = [
-        [_written(leaf, one, output) for leaf, one in zip(leaves, item, strict=True)]
+        [_written(leaf, leaf_slot, output) for leaf, leaf_slot in zip(leaves, item, strict=True)]
         for item in slot.items
     ]
     stated = [row for row in rows if any(value is not None for value in row)]
@@ -95,15 +97,15 @@ def _written(attribute: Attribute, slot: SlotText, output: OutputFormat) -> Any:
 def _example(
     name: str,
     annotated: Example,
-    found: Mapping[str, Any],
+    values: Mapping[str, Any],
     bad: Set[Any],
     schemas: Mapping[str, type[BaseModel]],
     output: OutputFormat,
 ) -> TrainingExample:
-    """Returns a training example. found: values by field; bad: fields with an unknown value."""
-    stated = {field: as_stated(value) for field, value in found.items() if field not in bad}
+    """Returns a training example. values: by field; bad: fields with an unknown value."""
+    stated = {field: as_stated(value) for field, value in values.items() if field not in bad}
     example, _ = training_example(name, annotated, stated, schemas, output)
-    unknown = example.unknown | (bad & found.keys())
+    unknown = example.unknown | (bad & values.keys())
     labels = {field: as_text(value) for field, value in stated.items() if field not in unknown}
     return replace(example, unknown=unknown, labels=labels)
 
@@ -117,7 +119,7 @@ def examples_by_predictions(
     """Returns training examples from a file of rows written by `schemax extract`.
 
     A row belongs to the product with its id, else to the product at its index or place in the file.
-    Products without a row, and rows that failed, are left out.
+    Products without a row, and failed rows, are left out.
 
     Raises InputError, naming the line, for rows that cannot be read or belong to no product.
     """
@@ -154,10 +156,10 @@ def examples_by_predictions(
 def _values(
     row: Mapping[str, Any], schema: type[BaseModel] | None, output: OutputFormat
 ) -> dict[str, Any]:
-    """Returns the values of a row, by attribute; kinds of unions are found by validation."""
+    """Returns the values of a row, by attribute; validation finds the kinds of unions."""
     attributes = compile_attributes(schema) if schema is not None else ()
     if schema is None or not any(
-        one.is_discriminator for a in attributes for one in (a, *a.fields)
+        leaf.is_discriminator for a in attributes for leaf in (a, *a.fields)
     ):
         return flat(row, attributes)
     try:
@@ -185,8 +187,7 @@ class Labelling:
     """The source of labels: annotations, predictions of `teacher`, or the model's own predictions.
 
     teacher: a model, a server's address, or a file of rows written by `schemax extract`.
-    decoding: how the teacher, or the model itself, decodes; None: as it was trained, else
-        autoregressive.
+    decoding: of the teacher or the model itself; None: as it was trained, else autoregressive.
     """
 
     labels: LabelSource = "gold"

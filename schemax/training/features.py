@@ -16,8 +16,13 @@ from schemax.extraction.labels import slot_text
 from schemax.runtime.models.language_model import LanguageModel
 from schemax.runtime.slots.plan import Ids, Plan, plan_prompt
 from schemax.tokens import PromptIds
-from schemax.training.sequences import ItemTarget, TrainingSequence, training_sequence
-from schemax.training.targets import item_target, slot_targets
+from schemax.training.sequences import (
+    ItemTarget,
+    TrainingSequence,
+    item_target,
+    slot_targets,
+    training_sequence,
+)
 from schemax.training.training_examples import TrainingExample
 
 
@@ -29,7 +34,7 @@ class Features:
     keys: (N,) keys of branches, with the values that fields look at.
     chances: (N,) the probability that an epoch learns each value: 1 for annotated values.
     items: the slots of items of lists in two phases.
-    tokens, extent: the tokens and position ids that it takes in a row, behind the instruction.
+    tokens, extent: the numbers of its tokens and position ids in a row, behind the instruction.
     long_rope: True if longrope uses its long factors.
     """
 
@@ -55,18 +60,17 @@ def make_features(
 
     absent: the probability that a value without an annotation is learnt as null.
 
-    Warns, naming them, of documents too long for the model, which are left out, and of values
-    longer than their slot's budget, of which the beginning is learnt. Raises InputError if no
-    document is left.
+    Leaves out documents that are too long for the model, and cuts values that are longer than their
+    slot's budget; warns of both, with names. Raises InputError if no document is left.
     """
     features: dict[str, list[Features]] = {}
     notes: defaultdict[str, list[str]] = defaultdict(list)
     for example in examples:
-        made = _features(example, compiled[example.category], model, absent, notes)
-        if made is not None:
-            features.setdefault(example.category, []).append(made)
-    for what, names in notes.items():
-        warnings.warn(f"{len(names)} {what}: {some_of(names)}", stacklevel=2)
+        example_features = _features(example, compiled[example.category], model, absent, notes)
+        if example_features is not None:
+            features.setdefault(example.category, []).append(example_features)
+    for problem, names in notes.items():
+        warnings.warn(f"{len(names)} {problem}: {some_of(names)}", stacklevel=2)
     if not features:
         raise InputError("no document is left to train on")
     return features
@@ -79,7 +83,7 @@ def _features(
     absent: float,
     notes: defaultdict[str, list[str]],
 ) -> Features | None:
-    """Returns an example's features; None if it is left out. notes: problem -> examples."""
+    """Returns an example's features, or None to leave it out. notes: problem -> examples."""
     text = clean_document(example.text, compiled.prompt.fence)
     document = tuple(compiled.codec.encode(text))
     slots = [
@@ -116,8 +120,8 @@ def _features(
         ended = len(ids) < budget or ids[-1] in compiled.stop.eos_ids
         if not ended and not compiled.decode_slot(ids)[1]:
             of = compiled.attributes[place].label if len(targets) > 1 else "the output"
-            what = "values exceed their budget (k_max) and are learnt in part"
-            notes[what].append(f"{example.name}: {of}")
+            note = "values exceed their budget (k_max) and are learnt in part"
+            notes[note].append(f"{example.name}: {of}")
     instruction = len(prompt.instruction)
     return Features(
         name=example.name,
@@ -145,7 +149,7 @@ class _Size:
 
 
 def _size(prompt: PromptIds, plan: Plan, items: Sequence[ItemTarget]) -> _Size:
-    """Returns the size of a prompt with its items, whose keys hold the values looked at."""
+    """Returns the size of a prompt with its items."""
     start = int(plan.last_position[0]) - len(prompt.keys[0][0]) + 1
     reach = max((len(item.key) + item.k_max for item in items), default=0)
     return _Size(max(plan.max_position, start + reach - 1), plan.max_tokens)
@@ -156,7 +160,7 @@ def fill_row(
 ) -> TrainingSequence:
     """Returns the prompt of the documents, filled with their values.
 
-    rng: chooses the values without annotation that are learnt; None learns all with a chance.
+    rng: chooses the values without annotation that are learnt; None: all with a chance above 0.
     """
     literals = [item.literals for item in features]
     documents = [item.document for item in features]

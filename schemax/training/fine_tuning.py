@@ -23,18 +23,17 @@ from schemax.evaluation.shots import NONE, Shots, shots_for
 from schemax.extraction.extractor import Extractor
 from schemax.training.card import digest, trained_with
 from schemax.training.distillation import Labelling
-from schemax.training.held_out import split_examples
 from schemax.training.run import TrainingJob, TrainingResult, run_training
 from schemax.training.settings import TrainingSettings
-from schemax.training.training_examples import left_to_train, read_training_examples
+from schemax.training.training_examples import left_to_train, read_training_examples, split_examples
 
 
 @dataclass(frozen=True, slots=True)
 class FineTuning:
     """Data, labels and settings of a fine-tuning.
 
-    test: documents that are not trained on, unless keep_overlap. shots: a file of examples, the
-    first `count` of which prompts show; None: the first documents to train on.
+    test: documents that are left out of training, unless keep_overlap. shots: a file of examples;
+    None: the documents to train on. count: prompts show so many of them.
     decoding: the decoding that the model is trained for; None: as it was trained before.
     """
 
@@ -111,7 +110,7 @@ class FineTuning:
     def _shots(
         self, annotated: Sequence[Example], schemas: Mapping[str, Any], test: Path | None
     ) -> Shots | None:
-        """Returns the examples that prompts show, never documents of `test`; None for none."""
+        """Returns the examples that prompts show, without documents of `test`, or None."""
         none = self.count == 0 or str(self.shots) == NONE
         if none or (self.shots is None and self.count is None):
             return None
@@ -155,16 +154,16 @@ def _calibrate(
     load: Callable[[str], Extractor],
     shown: Mapping[str, Any],
 ) -> None:
-    """Writes a calibration, fitted on the held-out documents, into the folder, if they suffice."""
+    """Writes a calibration on the held-out documents into a folder, if they suffice."""
     if settings.decoding.layout == "autoregressive" or not settings.held_out:
         return
     _, kept_back = split_examples(work.examples, settings.held_out, settings.seed)
     texts = {kept.text for kept in kept_back}
     pairs = zip(annotated, work.examples, strict=True)
-    held_out = [one for one, example in pairs if example.text in texts]
-    labelled = sum(len(one.attributes) for one in held_out)
+    held_out = [document for document, example in pairs if example.text in texts]
+    labelled = sum(len(document.attributes) for document in held_out)
     if labelled < FEWEST:
-        say(f"not calibrated: {labelled} held-out labels are too few; it takes {FEWEST}")
+        say(f"not calibrated: {labelled} held-out labels are too few; {FEWEST} are needed")
         return
     try:
         fit = calibrate(

@@ -1,6 +1,6 @@
 """Attention of packed rows: a document attends to its row's instruction and to itself alone.
 
-With a dense mask, scores between all documents of a row are computed, and nearly all are masked.
+A dense mask computes the scores between all documents of a row, and masks nearly all.
 Here they are never computed: N documents of M tokens behind an instruction of P tokens take
 N * M * (P + M) scores instead of (P + N * M)². `visibility.visible` still defines visibility; the
 dense mask over the same tokens is the slow twin.
@@ -46,7 +46,7 @@ class RowParts:
 def parts_of(
     tokens: TokenInfo, config: DecodingConfig, spans: Sequence[Span]
 ) -> list[RowParts] | None:
-    """Splits a batch's rows into parts; None if documents see more than instruction and themselves.
+    """Splits a batch's rows into parts; None if a document sees other documents.
 
     tokens: (B, L).
     """
@@ -63,10 +63,10 @@ def _parts(row: TokenInfo, config: DecodingConfig, spans: Sequence[Span]) -> Row
     filled = torch.zeros_like(places, dtype=torch.bool)
     for number, run in enumerate(runs):
         filled[number, : len(run)] = True
-    found = torch.cat([shared, places[filled]])
+    real_places = torch.cat([shared, places[filled]])
     within = len(shared) + filled.flatten().nonzero()[:, 0]
     back = torch.zeros_like(document)
-    back[found] = torch.cat([torch.arange(len(shared)), within])
+    back[real_places] = torch.cat([torch.arange(len(shared)), within])
     common = row[:, shared]
     queries = row[0, places]
     queries.real = queries.real & filled
@@ -87,7 +87,7 @@ def _parts(row: TokenInfo, config: DecodingConfig, spans: Sequence[Span]) -> Row
 
 
 def _added(seen: Tensor) -> Tensor:
-    """Returns the additive mask, whose values fit half precision, too."""
+    """Returns the additive mask. -3e4 fits half precision."""
     return torch.zeros_like(seen, dtype=torch.float32).masked_fill_(~seen, -3e4)
 
 
@@ -104,28 +104,28 @@ def attend_row(
     shared_key, shared_value = key[:, parts.shared], value[:, parts.shared]
 
     # (Hk, G * P, D) on (Hk, P, D)
-    asked = grouped[:, :, parts.shared].flatten(1, 2)
-    scores = (asked @ shared_key.mT).view(kv_heads, groups, length, length).add_(of_shared)
-    begun = scores.softmax(-1).flatten(1, 2) @ shared_value
+    queries = grouped[:, :, parts.shared].flatten(1, 2)
+    scores = (queries @ shared_key.mT).view(kv_heads, groups, length, length).add_(of_shared)
+    shared_output = scores.softmax(-1).flatten(1, 2) @ shared_value
 
-    # (Hk, N, G, M, D): documents attend to the shared keys together, to their own one by one.
+    # (Hk, N, G, M, D): documents attend to the shared keys together, to their own keys one by one.
     shape = (kv_heads, count, groups, longest)
-    asked = grouped[:, :, places].view(kv_heads, groups, count, longest, -1)
-    asked = asked.transpose(1, 2).contiguous()
+    queries = grouped[:, :, places].view(kv_heads, groups, count, longest, -1)
+    queries = queries.transpose(1, 2).contiguous()
     own_key, own_value = (
         part[:, places].reshape(kv_heads * count, longest, -1) for part in (key, value)
     )
-    over_shared = asked.flatten(1, 3) @ shared_key.mT
-    over_own = asked.flatten(2, 3).flatten(0, 1) @ own_key.mT
+    over_shared = queries.flatten(1, 3) @ shared_key.mT
+    over_own = queries.flatten(2, 3).flatten(0, 1) @ own_key.mT
     scores = torch.cat([over_shared.view(*shape, length), over_own.view(*shape, longest)], -1)
     weights = scores.add_(of_documents[:, None]).softmax(-1)
     from_shared, from_own = weights[..., :length], weights[..., length:]
-    found = (from_shared.flatten(1, 3) @ shared_value).view(*shape, -1)
-    found = found + (from_own.flatten(2, 3).flatten(0, 1) @ own_value).view(*shape, -1)
+    attended = (from_shared.flatten(1, 3) @ shared_value).view(*shape, -1)
+    attended = attended + (from_own.flatten(2, 3).flatten(0, 1) @ own_value).view(*shape, -1)
 
-    begun = begun.view(len(query), length, value.shape[-1])
-    gone_on = found.transpose(1, 2).reshape(len(query), count * longest, -1)
-    return torch.cat([begun, gone_on], 1)[:, parts.back]
+    shared_output = shared_output.view(len(query), length, value.shape[-1])
+    document_output = attended.transpose(1, 2).reshape(len(query), count * longest, -1)
+    return torch.cat([shared_output, document_output], 1)[:, parts.back]
 
 
 # The rows of the pass under way, by thread.
@@ -154,14 +154,14 @@ def row_attention(
     dropout: float = 0.0,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attends rows, as an attention function of transformers; the mask's width: the layer type."""
+    """Attends rows, as an attention function of transformers. The mask's width: the layer type."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer_type = attention_mask.shape[-1] - 1
-    found = [
+    outputs = [
         attend_row(query[at], key[at], value[at], parts, layer_type, scale)
         for at, parts in enumerate(_under_way.rows)
     ]
-    return torch.stack(found).transpose(1, 2).contiguous(), None
+    return torch.stack(outputs).transpose(1, 2).contiguous(), None
 
 
 AttentionInterface.register(NAME, row_attention)

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -23,45 +22,47 @@ from transformers import (
 from schemax.base.messages import counted
 from schemax.base.trained import TrainedWith, write_trained
 from schemax.compiler import CompiledSchema
-from schemax.errors import InputError, ModelError
+from schemax.errors import InputError
 from schemax.extraction.extractor import Extractor
 from schemax.runtime.models.loading import pick_device
 from schemax.runtime.models.loading.refusals import need
 from schemax.runtime.models.loading.rounding import round_weights
-from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.models.pointwise import compile_layers
-from schemax.training.card import begin_run, versions, write_card
+from schemax.training.card import History, history_of, versions, write_card
 from schemax.training.checkpoints import (
     CHECKPOINTS,
     OneOptimizer,
+    begin_run,
     check_space,
     last_checkpoint,
 )
-from schemax.training.curves import History, history_of
-from schemax.training.features import make_features
-from schemax.training.held_out import scorer, split_examples
-from schemax.training.lora import EXTRA, add_lora, merge_lora
+from schemax.training.features import Features, make_features
+from schemax.training.models import EXTRA, TrainableModel, add_lora, merge_lora, trainable
 from schemax.training.schedule import (
     BatchDataset,
+    PackedRow,
     RowLimits,
     batches_of,
     padding_share,
     plan_schedule,
 )
 from schemax.training.settings import TrainingSettings
-from schemax.training.trainer import ParallelTrainer, Tell, TrainableModel
-from schemax.training.training_examples import TrainingExample
+from schemax.training.trainer import ParallelTrainer, Tell, scorer
+from schemax.training.training_examples import TrainingExample, split_examples
 
 ADAPTER = "adapter"
+
+Batches = list[list[PackedRow]]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
     """The outcome of a run.
 
-    steps: in all. trained, held_out: numbers of products. padding: its share of tokens in training.
-    held_out_loss, held_out_f1: of the best weights; None without held-out documents.
-    history: curves by step. merged_f1: of the saved weights, if adapters were merged.
+    steps: the number of optimizer steps. trained, held_out: numbers of products. padding: the share
+    of padding among the tokens. held_out_loss, held_out_f1: of the best weights; None without
+    held-out documents. history: curves by step. merged_f1: of the saved weights, if adapters were
+    merged.
     """
 
     steps: int
@@ -78,9 +79,9 @@ class TrainingResult:
 class TrainingJob:
     """A model to be trained, the examples to train it on, and the settings to save with it.
 
-    name: of the model, in cards and adapters; compiled: by category.
-    template: source of the prompt, written beside the weights; None if categories differ in it.
-    trained: further settings written beside the weights.
+    name: the model's, in cards and adapters. compiled: by category.
+    template: the prompt's source, written beside the weights; None if categories have different
+        templates. trained: further settings written beside the weights.
     card: further entries of the card, such as digests of data.
     options: format, template and examples of `Extractor.stream`.
     """
@@ -96,7 +97,7 @@ class TrainingJob:
 
 
 def run_training(
-    work: TrainingJob,
+    job: TrainingJob,
     out: Path,
     settings: TrainingSettings,
     *,
@@ -110,26 +111,67 @@ def run_training(
     """Trains a model, and writes it with its tokenizer, prompt and card.
 
     Checkpoints go to a folder in `out`, which is removed at the end unless keep_checkpoints; resume
-    continues from the last one.
+    continues from the last checkpoint.
     report_to: trackers of transformers, such as "tensorboard".
 
-    Raises ModelError for models that cannot be trained so; InputError if no document is left to
+    Raises ModelError for a model that cannot be trained; InputError if no document is left to
     train on, a run cannot be resumed, or the disk has too little room.
     """
-    need("accelerate", work.name, "training", EXTRA)
-    model = trainable(work.extractor, work.name, settings)
-    parts = split_examples(work.examples, settings.held_out, settings.seed)
-    features, held_out = (
-        make_features(part, work.compiled, model, settings.absent) if part else {} for part in parts
+    need("accelerate", job.name, "training", EXTRA)
+    model = trainable(job.extractor, job.name, settings)
+    parts = split_examples(job.examples, settings.held_out, settings.seed)
+    train, held_out = (
+        make_features(part, job.compiled, model, settings.absent) if part else {} for part in parts
     )
-    trained, kept_back = (sum(map(len, part.values())) for part in (features, held_out))
-    checkpoints = out / CHECKPOINTS
     peak = settings.peak(model.model.num_parameters())
     arguments = training_arguments(out, settings, device, peak, report_to, checked=bool(held_out))
-    told = {"learning_rate": peak, "devices": arguments.world_size}
-    described = asdict(settings) | told | dict(work.card)
+    checkpoints = out / CHECKPOINTS
+    described = asdict(settings) | {"learning_rate": peak, "devices": arguments.world_size}
+    described |= job.card
     if arguments.process_index == 0 or resume:
         begin_run(checkpoints, described, resume=resume)
+    batches, checks, steps, steps_per_epoch = _schedule(
+        job, settings, model, train, held_out, arguments.world_size
+    )
+    _set_pace(arguments, steps, min(settings.check_every or steps_per_epoch, steps))
+    config = model.model.config
+    use_cache = getattr(config, "use_cache", True)  # the trainer changes it
+    trainer = _trainer(job, settings, model, arguments, batches, checks, tell, callbacks)
+    if held_out and not _is_sharded(trainer):
+        schemas = {name: item.schema for name, item in job.compiled.items()}
+        trainer.f1 = scorer(job.extractor, parts[1], schemas, settings.decoding, **job.options)
+    num_trained, num_held_out = (sum(map(len, part.values())) for part in (train, held_out))
+    padding = padding_share(batches)
+    tell(
+        f"training on {counted(num_trained, 'document')} of "
+        f"{counted(len(train), 'category', 'categories')}, {num_held_out:,} held out; "
+        f"{counted(steps, 'step')}, {steps_per_epoch:,} an epoch; "
+        f"{padding:.1%} of the tokens are padding"
+    )
+    tuned, started = trainer.model, time.monotonic()
+    _train(trainer, last_checkpoint(checkpoints) if resume else None)
+    config.use_cache = use_cache
+    outcome = _result(trainer.state, num_trained, num_held_out, padding)
+    _save(trainer, tuned, job, out, settings)
+    if trainer.is_world_process_zero():
+        if settings.merges and trainer.f1 is not None:
+            outcome = replace(outcome, merged_f1=trainer.f1())
+        write_card(out, _card(job, described, outcome, round(time.monotonic() - started, 1)))
+        if not keep_checkpoints:
+            shutil.rmtree(checkpoints, ignore_errors=True)
+    trainer.accelerator.wait_for_everyone()
+    return outcome
+
+
+def _schedule(
+    job: TrainingJob,
+    settings: TrainingSettings,
+    model: TrainableModel,
+    train: Mapping[str, Sequence[Features]],
+    held_out: Mapping[str, Sequence[Features]],
+    devices: int,
+) -> tuple[Batches, Batches, int, int]:
+    """Returns the batches to train on, the held-out batches, the steps, and the steps per epoch."""
     limits = RowLimits(
         batch_tokens=settings.batch_tokens,
         documents=settings.documents,
@@ -137,30 +179,45 @@ def run_training(
         extent=model.max_positions,
         stacked=settings.decoding.documents == "stacked",
     )
-    schedule = plan_schedule(
-        features,
-        work.compiled,
+    batches, steps, steps_per_epoch = plan_schedule(
+        train,
+        job.compiled,
         limits,
-        batches_per_step=settings.gradient_accumulation * arguments.world_size,
+        batches_per_step=settings.gradient_accumulation * devices,
         num_steps=settings.num_steps,
         seed=settings.seed,
     )
-    checks = batches_of(
-        held_out, work.compiled, limits, random.Random(f"{settings.seed}, held-out batches")
-    )
-    every = min(settings.check_every or schedule.steps_per_epoch, schedule.steps)
-    _set_pace(arguments, schedule.steps, every)
+    generator = random.Random(f"{settings.seed}, held-out batches")
+    checks = batches_of(held_out, job.compiled, limits, generator)
+    return batches, checks, steps, steps_per_epoch
+
+
+def _tuned(model: Any, settings: TrainingSettings, name: str) -> Any:
+    """Returns the model with the weights that are trained: adapters, or its own."""
     torch.manual_seed(settings.seed)
-    tuned = model.model
-    if settings.lora is not None:
-        tuned = add_lora(tuned, settings, work.name)
-    else:
-        tuned.requires_grad_(True)
+    return model.requires_grad_(True) if settings.lora is None else add_lora(model, settings, name)
+
+
+def _trainer(
+    job: TrainingJob,
+    settings: TrainingSettings,
+    model: TrainableModel,
+    arguments: TrainingArguments,
+    batches: Batches,
+    checks: Batches,
+    tell: Tell,
+    callbacks: Sequence[TrainerCallback],
+) -> ParallelTrainer:
+    """Returns the trainer of a run.
+
+    Raises InputError if the disk has too little room, and for F1 of sharded weights.
+    """
+    tuned = _tuned(model.model, settings, job.name)
     if arguments.process_index == 0:
-        check_space(out, tuned, settings, -(-schedule.steps // every))
+        num_checks = -(-arguments.max_steps // int(arguments.save_steps))
+        check_space(Path(str(arguments.output_dir)).parent, tuned, settings, num_checks)
     if settings.compile:
         compile_layers(tuned)
-    remembered = getattr(tuned.config, "use_cache", True)
     patience = settings.patience
     stopping = [] if patience is None else [EarlyStoppingCallback(early_stopping_patience=patience)]
     trainer = ParallelTrainer(
@@ -168,39 +225,19 @@ def run_training(
         args=arguments,
         reader=model,
         config=settings.decoding,
-        train_dataset=BatchDataset(schedule.batches, work.compiled, settings.seed),
-        eval_dataset=BatchDataset(checks, work.compiled, None) if held_out else None,
+        train_dataset=BatchDataset(batches, job.compiled, settings.seed),
+        eval_dataset=BatchDataset(checks, job.compiled, None) if checks else None,
         tell=tell,
         callbacks=[OneOptimizer(), *stopping, *callbacks],
     )
-    sharded = trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled
-    if sharded and settings.best_by == "f1":
+    if _is_sharded(trainer) and settings.best_by == "f1":
         raise InputError("F1 is not measured where weights are sharded: choose them by their loss")
-    schemas = {name: item.schema for name, item in work.compiled.items()}
-    score = partial(scorer, work.extractor, parts[1], schemas, settings.decoding, **work.options)
-    if held_out and not sharded:
-        trainer.f1 = score()
-    padding = padding_share(schedule.batches)
-    tell(
-        f"training on {counted(trained, 'document')} of "
-        f"{counted(len(features), 'category', 'categories')}, {kept_back:,} held out; "
-        f"{counted(schedule.steps, 'step')}, {schedule.steps_per_epoch:,} an epoch; "
-        f"{padding:.1%} of the tokens are padding"
-    )
-    started = time.monotonic()
-    _train(trainer, last_checkpoint(checkpoints) if resume else None)
-    tuned.config.use_cache = remembered
-    outcome = _result(trainer.state, trained, kept_back, padding)
-    _save(trainer, tuned, work, out, settings)
-    if settings.merges and trainer.f1 is not None and trainer.is_world_process_zero():
-        outcome = replace(outcome, merged_f1=score()())
-    if trainer.is_world_process_zero():
-        seconds = round(time.monotonic() - started, 1)
-        write_card(out, _card(work, described, outcome, seconds))
-        if not keep_checkpoints:
-            shutil.rmtree(checkpoints, ignore_errors=True)
-    trainer.accelerator.wait_for_everyone()
-    return outcome
+    return trainer
+
+
+def _is_sharded(trainer: ParallelTrainer) -> bool:
+    """Returns True if no process holds all weights."""
+    return bool(trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled)
 
 
 def _set_pace(arguments: TrainingArguments, steps: int, every: int) -> None:
@@ -226,33 +263,17 @@ def _train(trainer: ParallelTrainer, checkpoint: str | None) -> None:
         trainer.train(resume_from_checkpoint=checkpoint)
     except UnpicklingError as error:
         raise InputError(
-            f"{checkpoint} holds data that could run code when loaded, so it was not loaded; "
+            f"{checkpoint} holds data that could run code, so it was not loaded; "
             "delete this checkpoint and resume from an earlier one, or train into another folder"
         ) from error
 
 
-def trainable(extractor: Extractor, name: str, settings: TrainingSettings) -> TrainableModel:
-    """Returns the extractor's model for training. Raises ModelError if it cannot be trained."""
-    if not isinstance(extractor.model, DecoderModel):
-        raise ModelError(
-            f"{name} goes by the order of arrival (recurrent layers, ALiBi), and all values of a "
-            "document cannot be trained in one pass; train such a model with other tools"
-        )
-    model = extractor.model.model
-    if getattr(model, "is_quantized", False) and settings.quantization is None:
-        raise ModelError(
-            f"{name} is quantized, and such weights cannot be trained; name the model that it was "
-            "made from, or train adapters upon it with quantization nf4"
-        )
-    return TrainableModel(model)
-
-
 def _save(
-    trainer: ParallelTrainer, tuned: Any, work: TrainingJob, out: Path, settings: TrainingSettings
+    trainer: ParallelTrainer, tuned: Any, job: TrainingJob, out: Path, settings: TrainingSettings
 ) -> None:
-    """Saves the model, with adapters merged where possible, with its tokenizer and prompt."""
-    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-        # Sharded weights are gathered by `save_model`, and cannot be merged here.
+    """Saves the model, its tokenizer and its prompt; adapters are merged if possible."""
+    if _is_sharded(trainer):
+        # `save_model` gathers sharded weights; they cannot be merged here.
         trainer.save_model(str(out / ADAPTER if settings.lora is not None else out))
     elif trainer.is_world_process_zero():
         model = tuned
@@ -260,27 +281,27 @@ def _save(
             model = merge_lora(tuned, out / ADAPTER if settings.keep_adapter else None)
         if settings.bf16 and settings.quantization is None:
             round_weights(model, torch.bfloat16)
-        model.save_pretrained(out)  # above 4-bit weights the adapter alone: they cannot be merged
+        model.save_pretrained(out)  # the adapter alone, if the base weights have 4 bits
     if trainer.is_world_process_zero():
-        work.extractor.tokenizer.save_pretrained(out)
+        job.extractor.tokenizer.save_pretrained(out)
         for folder in (out, out / ADAPTER):
             if folder.is_dir():
-                write_trained(work.trained, folder)
-                if work.template is not None:
-                    (folder / "prompt.jinja").write_text(work.template, "utf-8")
+                write_trained(job.trained, folder)
+                if job.template is not None:
+                    (folder / "prompt.jinja").write_text(job.template, "utf-8")
 
 
 def _card(
-    work: TrainingJob, described: Mapping[str, Any], outcome: TrainingResult, seconds: float
+    job: TrainingJob, described: Mapping[str, Any], outcome: TrainingResult, seconds: float
 ) -> dict[str, Any]:
     return {
-        "model": work.name,
+        "model": job.name,
         "settings": dict(described),
         "categories": {
             name: [attribute.label for attribute in item.attributes]
-            for name, item in work.compiled.items()
+            for name, item in job.compiled.items()
         },
-        "format": sorted({item.format.name for item in work.compiled.values()}),
+        "format": sorted({item.format.name for item in job.compiled.values()}),
         "products": {"trained": outcome.trained, "held_out": outcome.held_out},
         "steps": outcome.steps,
         "held_out_loss": outcome.held_out_loss,
@@ -302,7 +323,7 @@ def training_arguments(
     *,
     checked: bool,
 ) -> TrainingArguments:
-    """Returns transformers' settings; `_set_pace` sets the numbers of steps later.
+    """Returns transformers' settings. `_set_pace` sets the numbers of steps.
 
     peak: the highest learning rate. Raises ModelError for a device that is not available.
     """
@@ -311,7 +332,7 @@ def training_arguments(
     arguments = TrainingArguments(
         output_dir=str(out / CHECKPOINTS),
         run_name=out.name,
-        per_device_train_batch_size=1,  # one batch of ours
+        per_device_train_batch_size=1,  # an item is a batch
         per_device_eval_batch_size=1,
         gradient_accumulation_steps=settings.gradient_accumulation,
         max_steps=1,

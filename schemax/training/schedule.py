@@ -1,9 +1,9 @@
 """The schedule: rows of documents behind one instruction, batches of rows, all batches of a run.
 
 Isolated documents do not see each other, and their positions restart behind the instruction. So a
-row of several documents equals as many prompts, and its instruction is read once for all.
+row of J documents equals J prompts, and its instruction is read once.
 Stacked documents see each other: a row is one prompt of J documents.
-The seed determines the batches: a resumed run sees the same ones.
+The seed determines the batches: a resumed run sees the same batches.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SizedT = TypeVar("SizedT", bound=Sized)
 class RowLimits:
     """Limits of a row and of a batch.
 
-    batch_tokens: of a batch, padding included. A longer row is a batch by itself.
-    documents: the most of a row.
-    row_tokens, extent: the most tokens and position ids of a row; None without a bound.
+    batch_tokens: the most tokens of a batch, padding included. A longer row is a batch by itself.
+    documents: the most documents of a row.
+    row_tokens, extent: the most tokens and position ids of a row; None: no limit.
     stacked: True if documents see each other, so that their positions add up.
     """
 
@@ -107,7 +107,7 @@ def batches_of(
     return batches
 
 
-# CPU kernels are made and kept for every length: memory would grow with each.
+# CPU kernels are kept for every length, so many lengths would take much memory.
 _GRAIN = 32
 
 
@@ -133,15 +133,6 @@ TrainingBatch = dict[str, Any]
 _INFO = ("position_ids", "document", "slot", "step", "real")
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """The batches of all epochs. steps: optimizer steps in all; steps_per_epoch: in one epoch."""
-
-    batches: tuple[tuple[PackedRow, ...], ...]
-    steps: int
-    steps_per_epoch: int
-
-
 def plan_schedule(
     features: Mapping[str, Sequence[Features]],
     compiled: Mapping[str, CompiledSchema],
@@ -150,11 +141,13 @@ def plan_schedule(
     batches_per_step: int,
     num_steps: Callable[[int], int],
     seed: int,
-) -> Schedule:
-    """Plans the batches of a run; every epoch shuffles the documents anew.
+) -> tuple[list[list[PackedRow]], int, int]:
+    """Returns the batches of all epochs, and the optimizer steps in all and per epoch.
+
+    Every epoch shuffles the documents anew.
 
     batches_per_step: over all devices and accumulated batches.
-    num_steps: steps per epoch -> steps in all.
+    num_steps: a function from steps per epoch to steps in all.
     """
     batches: list[list[PackedRow]] = []
     steps = steps_per_epoch = 0
@@ -165,14 +158,13 @@ def plan_schedule(
         steps = num_steps(steps_per_epoch)
         if len(batches) >= steps * batches_per_step:
             break
-    kept = batches[: steps * batches_per_step]
-    return Schedule(tuple(map(tuple, kept)), steps, steps_per_epoch)
+    return batches[: steps * batches_per_step], steps, steps_per_epoch
 
 
 class BatchDataset(Dataset[TrainingBatch]):
-    """The batches of a run, made on access; item i is the whole batch i.
+    """The batches of a run, made on access; item i is batch i.
 
-    seed: for the choice of values without annotation to learn; None learns them all.
+    seed: chooses the values without annotation that are learnt; None: all are learnt.
     """
 
     def __init__(
@@ -208,5 +200,5 @@ def token_info(batch: TrainingBatch) -> TokenInfo:
 def padding_share(batches: Sequence[Sequence[PackedRow]]) -> float:
     """Returns the share of padding among all tokens of batches."""
     filled = sum(len(row) for rows in batches for row in rows)
-    made = sum(len(rows) * padded(max(map(len, rows))) for rows in batches)
-    return 1 - filled / made
+    total = sum(len(rows) * padded(max(map(len, rows))) for rows in batches)
+    return 1 - filled / total

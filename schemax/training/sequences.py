@@ -3,11 +3,13 @@
 A training sequence is the prompt's plan with the value tokens appended, each with the position id,
 document, slot and step that it has in decoding. Visibility depends on these four integers alone,
 so that the mask of the paper's figure 3(b) equals the mask of figure 3(a).
+A value is encoded together with the text behind it, since tokenizers merge the two; it ends with
+the token that completes the stop rule, as decoded values do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +19,8 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from schemax.compiler import CompiledSchema
+from schemax.compiler.waves import KnownSlot
+from schemax.formats import DocumentKey
 from schemax.runtime.attention.visibility import TokenInfo
 from schemax.runtime.slots.plan import Ids, Ints, plan_prompt, with_values
 from schemax.tokens import PromptIds
@@ -44,7 +48,7 @@ class TrainingSequence:
 
 @dataclass(frozen=True, slots=True)
 class ItemTarget:
-    """The slot of an item, or of a leaf of an item, which a list's count calls for, with its value.
+    """The slot of an item of a list, or of a leaf of an item, with its value.
 
     place: of the list among the attributes. key, values: token ids; k_max: the slot's budget.
     """
@@ -65,10 +69,9 @@ def training_sequence(
     """Appends each slot's value to the prompt.
 
     values: the ids of each slot, in the order of slot ids, as `value_ids` returns them.
-    learnt: one flag per slot, or one per token of its value; tokens without the flag are read, but
-        are no labels.
-    items: (J) the slots of items of each document, learnt if their list is; for isolated documents
-        in the layout `branched`, where they stand right behind the output's opening.
+    learnt: a flag per slot, or per token of its value; tokens without the flag are no labels.
+    items: (J) the slots of items of each document, learnt if their list is; only for isolated
+        documents in the layout `branched`. They begin right behind the output's opening.
     """
     plan = plan_prompt(prompt, compiled.decoding)
     targets = [np.asarray(ids, np.int64) for ids in values]
@@ -110,7 +113,7 @@ def value_ids(text: str, compiled: CompiledSchema, k_max: int) -> tuple[int, ...
     """
     ids = compiled.codec.encode(text)
     length = compiled.stop.length(ids)
-    # If a model has several end ids, the tokenizer's ends its turns.
+    # If a model has several end ids, the tokenizer's id ends its turns.
     ends = () if length is not None else (*compiled.codec.eos_ids, *compiled.stop.eos_ids)[:1]
     return (*ids[:length], *ends)[:k_max]
 
@@ -120,7 +123,7 @@ def collate(
 ) -> tuple[Tensor, TokenInfo, Tensor]:
     """Collates sequences: (B, L) input ids, token info and labels, right padded.
 
-    length: the least L, which is else the length of the longest sequence.
+    length: the least L; the longest sequence may be longer.
     """
 
     def padded(name: str, fill: int) -> Tensor:
@@ -133,3 +136,88 @@ def collate(
     columns = {name: padded(name, fill) for name, fill in _INFO.items()}
     tokens = TokenInfo(**columns, real=torch.arange(input_ids.shape[1]) < lengths[:, None])
     return input_ids, tokens, padded("labels", IGNORE)
+
+
+def slot_targets(
+    compiled: CompiledSchema,
+    literals: Sequence[Sequence[str]],
+    learnt: Sequence[Sequence[bool]],
+) -> tuple[list[Ids], list[tuple[bool, ...]]]:
+    """Returns the ids of every slot, in the order of slot ids; for each id, True if it is learnt.
+
+    literals: (J, N) values as `OutputFormat.escape` writes them.
+    learnt: (J, N) True for values to be learnt. In the autoregressive layout, where the one slot of
+        a document holds its whole output, keys and punctuation are always learnt.
+    """
+    pairs = list(zip(literals, learnt, strict=True))
+    if compiled.decoding.layout == "autoregressive":
+        outputs = [_whole_output(compiled, row, wanted) for row, wanted in pairs]
+        return [ids for ids, _ in outputs], [flags for _, flags in outputs]
+    values, flags = [], []
+    behind = following_texts(compiled, len(literals))
+    for (row, wanted), after in zip(pairs, behind, strict=True):
+        for text, is_learnt, following, k_max in zip(
+            row, wanted, after, compiled.k_max, strict=True
+        ):
+            ids = value_ids(text + following, compiled, k_max)
+            values.append(ids)
+            flags.append((is_learnt,) * len(ids))
+    return values, flags
+
+
+def following_texts(compiled: CompiledSchema, num_documents: int) -> list[list[str]]:
+    """Returns (J, N) the texts behind every value in the output.
+
+    In a branch, the delimiter; in a skeleton, the next key, and at the end the output's closing.
+    """
+    output, paths = compiled.format, [attribute.labels for attribute in compiled.attributes]
+    if compiled.decoding.layout == "branched":
+        return [[_behind_branch(compiled, path) for path in paths]] * num_documents
+    if compiled.decoding.documents == "isolated":
+        return [[*compiled.key_texts[0][1:], output.closing(paths[-1])]] * num_documents
+    rows = compiled.key_texts[:num_documents]
+    # One output for all documents: the next document's first key follows a document's last value.
+    firsts = [row[0] for row in rows[1:]]
+    end = output.closing((DocumentKey(str(num_documents)), *paths[-1]))
+    return [[*row[1:], first] for row, first in zip(rows, [*firsts, end], strict=True)]
+
+
+def _behind_branch(compiled: CompiledSchema, path: Sequence[str]) -> str:
+    output = compiled.format
+    # XML's delimiter begins a closing tag; an unconstrained slot ends with the rest of its line.
+    short = compiled.decoding.ends_with_line and "\n" not in output.delimiter
+    return output.closing(tuple(path)) if short else output.delimiter
+
+
+def item_target(compiled: CompiledSchema, slot: KnownSlot) -> ItemTarget:
+    """Returns the target of an item's slot."""
+    text = slot.raw + _behind_branch(compiled, slot.attribute.labels)
+    values = value_ids(text, compiled, slot.k_max)
+    return ItemTarget(slot.place, slot.key, values, slot.k_max)
+
+
+def _whole_output(
+    compiled: CompiledSchema, literals: Sequence[str], learnt: Sequence[bool]
+) -> tuple[Ids, tuple[bool, ...]]:
+    """Returns the ids of a whole output behind its opening; for each id, True if it is learnt."""
+    parts = list(_parts(compiled, literals, learnt))
+    ids = value_ids("".join(text for text, _ in parts), compiled, compiled.k_max[0])
+    by_byte = [wanted for text, wanted in parts for _ in text.encode()]
+    flags, at = [], 0
+    for token in ids:
+        length = len(compiled.codec.decode_bytes((token,)))
+        flags.append(all(by_byte[at : at + length]))
+        at += length
+    return ids, tuple(flags)
+
+
+def _parts(
+    compiled: CompiledSchema, literals: Sequence[str], learnt: Sequence[bool]
+) -> Iterator[tuple[str, bool]]:
+    previous = None
+    for attribute, text, wanted in zip(compiled.attributes, literals, learnt, strict=True):
+        yield compiled.format.key(attribute.labels, previous), True
+        yield text, wanted
+        previous = attribute.labels
+    assert previous is not None  # a schema without attributes does not compile
+    yield compiled.format.closing(previous), True

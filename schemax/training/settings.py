@@ -11,7 +11,7 @@ from schemax.config import PRESETS, DecodingConfig, check_numbers
 # the rate is inversely proportional to the square root of their number, up to `_FULL_MOST`.
 _FULL, _LORA, _SCRATCH = 2e-5, 2e-4, 1e-3
 _LARGE, _FULL_MOST = 1e9, 3e-4
-# The default number of epochs, if no steps are given either: bounds, and the steps aimed for.
+# The default length: so many steps, within bounds of epochs.
 _FEWEST_EPOCHS, _MOST_EPOCHS, _USUAL_STEPS = 3.0, 10.0, 100
 
 
@@ -20,11 +20,11 @@ class TrainingSettings:
     """Settings of a training run, apart from its data and its model.
 
     decoding: the layout, documents and slots that the model is trained for.
-    epochs, steps: the length of the run; steps take precedence. Without either, 3 epochs, for small
-        data as many as give 100 steps, up to 10.
-    learning_rate: the peak, after a warm-up of 3% and before a cosine decay to 0; None: 2e-5, for
-        models below a billion parameters more, up to 3e-4; 2e-4 for LoRA and 1e-3 from scratch.
-    batch_tokens: of one pass on one device, padding included.
+    epochs, steps: the length of the run; steps take precedence. By default, 100 steps, but at least
+        3 and at most 10 epochs.
+    learning_rate: the peak, after a warm-up of 3 % and before a cosine decay to 0; None: 2e-5, for
+        models below a billion parameters up to 3e-4; 2e-4 for LoRA and 1e-3 from scratch.
+    batch_tokens: the most tokens of a pass on a device, padding included.
     pack: the most isolated documents that share a row and its instruction.
     gradient_accumulation: passes per optimizer step.
     lora: the rank of adapters; None trains all weights. keep_adapter: also write the adapters.

@@ -1,96 +1,41 @@
 """transformers' Trainer with our batches and our loss (paper, section 4.4).
 
 Trainer and accelerate keep the loop, devices, precision, accumulation, checkpoints and early
-stopping; batches and their loss are ours.
+stopping; this module has batches and their loss.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
 from typing import Any
 
 import torch
+from pydantic import BaseModel
 from torch import Tensor
-from torch.nn import functional
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainerCallback
 
 from schemax.base.messages import track
 from schemax.config import DecodingConfig
-from schemax.runtime.attention.visibility import TokenInfo
-from schemax.runtime.models.model import DecoderModel
-from schemax.training.row_attention import over_rows, parts_of
-from schemax.training.schedule import TrainingBatch, token_info
+from schemax.evaluation.examples import Example
+from schemax.evaluation.scores import extractions_of, scores_of
+from schemax.extraction.extractor import Extractor
+from schemax.training.models import TrainableModel
+from schemax.training.schedule import TrainingBatch
 from schemax.training.sequences import IGNORE
-
-
-class TrainableModel(DecoderModel):
-    """A model that trains as it decodes: same positions, same masks, logits of labels alone.
-
-    Raises ModelError for models that in-sequence decoding cannot serve.
-    """
-
-    def loss(
-        self, wrapped: Any, batch: TrainingBatch, config: DecodingConfig
-    ) -> tuple[Tensor, Tensor]:
-        """Returns the cross entropy, summed over all labels of a batch, and their number.
-
-        wrapped: the model itself, or adapters or a distributed wrapper around it.
-        """
-        rows, columns = (batch["labels"] != IGNORE).nonzero(as_tuple=True)
-        logits = self.logits(wrapped, batch, (rows, columns), config)
-        targets = batch["labels"][rows, columns]
-        summed = functional.cross_entropy(logits.float(), targets, reduction="sum")
-        return summed, (targets != IGNORE).sum()
-
-    def logits(
-        self,
-        wrapped: Any,
-        batch: TrainingBatch,
-        places: tuple[Tensor, Tensor],
-        config: DecodingConfig,
-    ) -> Tensor:
-        """Returns (S, V) logits at S places (rows, columns), without a lock: one thread trains."""
-        tokens = token_info(batch)
-        rows = self.rows_of(tokens, config)
-        self._selection.local.places = places
-        try:
-            with self._chosen_rope(batch["long_rope"]), rows or nullcontext():
-                output = wrapped(
-                    input_ids=batch["input_ids"],
-                    position_ids=tokens.position_ids,
-                    attention_mask=self._stand_ins() if rows else self._masks(tokens, config),
-                    use_cache=False,
-                )
-        finally:
-            self._selection.local.places = None
-        logits: Tensor = output.logits[0]
-        return logits
-
-    def rows_of(
-        self, tokens: TokenInfo, config: DecodingConfig
-    ) -> AbstractContextManager[None] | None:
-        """Returns a context of attention by rows; None if the dense mask is used.
-
-        GPUs keep the mask: their kernels need no memory for scores.
-        """
-        dropout = getattr(self.config, "attention_dropout", 0.0)
-        if (
-            tokens.real.device.type != "cpu"
-            or self.config._attn_implementation != "sdpa"
-            or dropout
-        ):
-            return None
-        parts = parts_of(tokens, config, self.spans)
-        return None if parts is None else over_rows(self.config, parts)
-
+from schemax.training.training_examples import TrainingExample
 
 Tell = Callable[[str], None]
+
+
+MOST_SCORED = 200
+"""The largest number of documents that a check reads."""
 
 
 class ParallelTrainer(Trainer):
@@ -111,12 +56,12 @@ class ParallelTrainer(Trainer):
         tell: Tell,
         **options: Any,
     ) -> None:
-        super().__init__(data_collator=itemgetter(0), **options)  # a batch of ours is one item
+        super().__init__(data_collator=itemgetter(0), **options)  # an item is a batch
         self._reader = reader
         self._config = config
         self.f1: Callable[[], float] | None = None
         self._tokens, self._since = 0, time.perf_counter()  # since the last log entry
-        # The loss is divided by the labels of a whole step, below.
+        # `compute_loss` divides the loss by the labels of a whole step.
         self.model_accepts_loss_kwargs = True
         self.remove_callback(PrinterCallback)
         self.add_callback(ProgressCallback(tell))
@@ -127,9 +72,9 @@ class ParallelTrainer(Trainer):
         return SequentialSampler(dataset)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Loads both, then sets the learning rates of this run's schedule.
+        """Loads optimizer and scheduler, then sets the learning rates of this run's schedule.
 
-        Saved rates may belong to a shorter run; for a finished run they are 0.
+        Saved rates may belong to a shorter run; at the end of a run they are 0.
         """
         super()._load_optimizer_and_scheduler(checkpoint)
         scheduler = self.lr_scheduler
@@ -186,14 +131,14 @@ class ParallelTrainer(Trainer):
             batch: Any = self._prepare_inputs(inputs)
             with torch.no_grad(), self.compute_loss_context_manager():
                 summed, count = self._reader.loss(model, batch, self._config)
-            # Devices without batches left repeat some; `gather_for_metrics` drops the repeats.
+            # Devices without further batches repeat some; `gather_for_metrics` drops repeats.
             pair = torch.stack([summed.float(), count.float()])[None]
             gathered = self.accelerator.gather_for_metrics(pair)
             totals += gathered.cpu().double().sum(dim=0)
         metrics = {f"{metric_key_prefix}_loss": float(totals[0] / totals[1].clamp(min=1))}
         if self.f1 is not None:
-            found = self.f1() if self.is_world_process_zero() else -1.0
-            everywhere = self.accelerator.gather(torch.tensor([found], device=self.args.device))
+            f1 = self.f1() if self.is_world_process_zero() else -1.0
+            everywhere = self.accelerator.gather(torch.tensor([f1], device=self.args.device))
             metrics[f"{metric_key_prefix}_f1"] = float(everywhere.max())
         self.log(dict(metrics))
         self.control = self.callback_handler.on_evaluate(
@@ -246,12 +191,60 @@ class ProgressCallback(TrainerCallback):
     ) -> None:
         if not state.is_world_process_zero or not logs:
             return
-        said = {name: text.format(logs[name]) for name, text in _CURVES.items() if name in logs}
-        self._notes |= said
+        shown = {name: text.format(logs[name]) for name, text in _CURVES.items() if name in logs}
+        self._notes |= shown
         if "eval_loss" in logs:
-            self._tell(f"step {state.global_step}: {', '.join(said.values())}")
+            self._tell(f"step {state.global_step}: {', '.join(shown.values())}")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         close = getattr(self._steps, "close", None)
         if close is not None:
             close()
+
+
+@contextmanager
+def _own_forward(model: Any) -> Iterator[None]:
+    """Removes, for the context, accelerate's wrapper around a model that is trained in bfloat16.
+
+    Its autocast would round attention scores, which masks of decoding do not allow.
+    """
+    around = vars(model).pop("forward", None)
+    try:
+        yield
+    finally:
+        if around is not None:
+            model.forward = around
+
+
+def scorer(
+    extractor: Extractor,
+    examples: Sequence[TrainingExample],
+    schemas: Mapping[str, type[BaseModel]],
+    decoding: DecodingConfig,
+    /,
+    **settings: Any,
+) -> Callable[[], float]:
+    """Returns a function that measures the current weights' F1 on the first `MOST_SCORED` examples.
+
+    Improbable values count, too.
+
+    extractor: has the model that is trained. settings: further arguments of `Extractor.stream`.
+    """
+    chosen = [
+        Example(example.category, example.text, example.labels)
+        for example in examples[:MOST_SCORED]
+    ]
+    # Without `examples`, prompts show none, as in training.
+    options = {"examples": (), **settings, "decoding": replace(decoding, min_probability=0.0)}
+
+    def f1() -> float:
+        model = extractor.model.model
+        # Layers compiled for training do not suit other passes.
+        with _own_forward(model), torch.compiler.set_stance("force_eager"):
+            # Made anew, since the trainer may have moved the weights to another device.
+            reader = Extractor(model, extractor.tokenizer, eos_ids=extractor.eos_ids)
+            reader.defaults = replace(reader.defaults, is_trained=True)
+            items = extractions_of(reader, chosen, schemas, **options)
+        return scores_of(chosen, items, schemas).protocol.f1
+
+    return f1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,7 @@ from schemax.results import FieldError
 class TrainingExample:
     """A document and its gold values.
 
-    name: in messages; text: as the model is shown it.
+    name: in messages; text: as the model sees it.
     values: attribute name -> value, ready to be written; None is an explicit null. Attributes
         without annotation are missing.
     unknown: attributes with unknown values, which are not learnt.
@@ -49,17 +50,17 @@ class TrainingExample:
 def gold_examples(
     annotated: Sequence[Example], schemas: Mapping[str, type[BaseModel]], output: OutputFormat
 ) -> list[TrainingExample]:
-    """Returns training examples from annotations; of several accepted values, the first is taught.
+    """Returns training examples from annotations; the first of several accepted values is taught.
 
     Raises InputError, naming product and attribute, for labels that the schema lacks, or whose
     value does not fit the type.
     """
     examples = []
-    for name, one in zip(row_ids(annotated), annotated, strict=True):
-        example, errors = training_example(name, one, one.stated, schemas, output)
+    for name, labelled in zip(row_ids(annotated), annotated, strict=True):
+        example, errors = training_example(name, labelled, labelled.stated, schemas, output)
         if errors:
             raise InputError(f"document {name}: {errors[0].field}: {errors[0].message}")
-        examples.append(replace(example, labels=one.attributes))
+        examples.append(replace(example, labels=labelled.attributes))
     return examples
 
 
@@ -72,7 +73,7 @@ def training_example(
 ) -> tuple[TrainingExample, tuple[FieldError, ...]]:
     """Returns a training example, and the errors of values that it leaves out as unknown.
 
-    stated: by attribute, under its name or the name that the model is shown.
+    stated: by name or title of attributes.
     Raises InputError for a category without a schema, an unknown attribute, and an empty text.
     """
     schema = schemas.get(annotated.category)
@@ -92,8 +93,8 @@ def read_training_examples(
 ) -> list[Example]:
     """Reads examples to train on; drops examples with a text of `test`, unless keep_overlap.
 
-    Warns of shared texts and of duplicated ids. Raises InputError for files that hold anything
-    else, and if no example is left; OSError for files that cannot be read.
+    Warns of shared texts and of duplicated ids. Raises InputError for invalid files, and if no
+    example is left; OSError for files that cannot be read.
     """
     annotated = read_examples(train)
     if doubled := duplicated_ids(annotated):
@@ -104,9 +105,10 @@ def read_training_examples(
     shared = overlap(tested, annotated)
     if not shared:
         return annotated
-    what = "kept in training" if keep_overlap else "dropped from training"
+    action = "kept in training" if keep_overlap else "dropped from training"
     warnings.warn(
-        f"also in {test}, {what}: {counted(len(shared), 'document')} of {train}: {some_of(shared)}",
+        f"also in {test}, {action}: {counted(len(shared), 'document')} of {train}: "
+        f"{some_of(shared)}",
         stacklevel=2,
     )
     if keep_overlap:
@@ -132,18 +134,42 @@ def left_to_train(
     """
     texts = {shown_text("", example) for example in shots.examples}
     named = [*zip(row_ids(annotated), annotated, strict=True)]
-    kept = [shown_text(name, one) not in texts for name, one in named]
-    left = [one for one, keep in zip(annotated, kept, strict=True) if keep]
+    kept = [shown_text(name, example) not in texts for name, example in named]
+    left = [example for example, keep in zip(annotated, kept, strict=True) if keep]
     dropped = [name for (name, _), keep in zip(named, kept, strict=True) if not keep]
     if dropped:
         say(
             f"note: shown as examples, dropped from training: {counted(len(dropped), 'document')} "
             f"of {file}: {some_of(dropped)}"
         )
-    there = {one.category for one in left}
-    if gone := [c for c in dict.fromkeys(one.category for one in annotated) if c not in there]:
+    there = {example.category for example in left}
+    if gone := [
+        c for c in dict.fromkeys(example.category for example in annotated) if c not in there
+    ]:
         raise InputError(
             f"all documents of {some_of(map(repr, gone))} in {file} are shown as examples; no "
             "document is left to train on: give fewer --shots"
         )
     return left, [example for example in examples if example.text not in texts]
+
+
+def split_examples(
+    examples: Sequence[TrainingExample], share: float, seed: int
+) -> tuple[list[TrainingExample], list[TrainingExample]]:
+    """Splits examples into (trained on, held out). Equal texts stay together.
+
+    A share above 0 holds out at least one text. Raises InputError if none is left to train on.
+    """
+    texts = sorted({example.text for example in examples})
+    random.Random(f"{seed}, held out").shuffle(texts)
+    count = max(1, round(share * len(texts))) if share else 0
+    if count >= len(texts):
+        raise InputError(
+            f"{len(texts)} different texts are too few to hold out {share:.0%}; add documents, or "
+            "hold out none"
+        )
+    kept_back = set(texts[:count])
+    return (
+        [example for example in examples if example.text not in kept_back],
+        [example for example in examples if example.text in kept_back],
+    )

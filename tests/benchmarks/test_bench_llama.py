@@ -17,11 +17,10 @@ from benchmarks.rivals import ALL
 from benchmarks.rivals.llama_cpp import cells_needed
 from benchmarks.rivals.llama_model import LlamaModel, write_gguf
 from schemax.compiler import TextCodec
-from schemax.evaluation.benchmark.engines.base import EngineOptions, Unavailable
-from schemax.evaluation.benchmark.engines.registry import build_engines
-from schemax.evaluation.benchmark.listings import annotated_work
+from schemax.evaluation.benchmark.compare import build_engines
+from schemax.evaluation.benchmark.engines import EngineOptions, Unavailable
 from schemax.evaluation.benchmark.measure import Rules, measure_engines
-from schemax.evaluation.benchmark.workload import Workload
+from schemax.evaluation.benchmark.workload import Workload, annotated_work
 from schemax.evaluation.examples import Example
 
 CPU = torch.device("cpu")

@@ -14,20 +14,24 @@ from benchmarks.random_models import SHAPES, random_model, shape_config
 from benchmarks.rivals import ALL
 from benchmarks.rivals.draft import Draft, DraftOptions
 from schemax.compiler import TextCodec
-from schemax.evaluation.benchmark.engines import registry
-from schemax.evaluation.benchmark.engines.base import BenchmarkError, EngineOptions, replica
-from schemax.evaluation.benchmark.engines.bounds import Floor, Reading
-from schemax.evaluation.benchmark.engines.ours import SchemaxEngine
-from schemax.evaluation.benchmark.listings import annotated_work
+from schemax.evaluation.benchmark import compare
+from schemax.evaluation.benchmark.engines import (
+    BenchmarkError,
+    EngineOptions,
+    Floor,
+    Reading,
+    SchemaxEngine,
+    replica,
+)
 from schemax.evaluation.benchmark.measure import Rules, measure_engines
-from schemax.evaluation.benchmark.workload import Category, Listing, Workload
+from schemax.evaluation.benchmark.workload import Category, Listing, Workload, annotated_work
 from schemax.evaluation.examples import Example
 from schemax.tokens import DONE, StopTable
 
 CPU = torch.device("cpu")
 ABSENT = ("llama.cpp", "outlines", "generate-flash")
-RUNNING = tuple(name for name in registry.engine_names(ALL) if name not in ABSENT)
-build_engines = partial(registry.build_engines, rivals=ALL)
+RUNNING = tuple(name for name in compare.engine_names(ALL) if name not in ABSENT)
+build_engines = partial(compare.build_engines, rivals=ALL)
 SMALL = Sizes(documents=5, document_tokens=24, attributes=3, instruction_tokens=20, jitter=0.3)
 
 

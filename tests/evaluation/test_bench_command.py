@@ -17,9 +17,9 @@ from benchmarks.__main__ import app as developers
 from benchmarks.page import BEGIN, END
 from schemax.commands.cli import app
 from schemax.compiler import as_codec
+from schemax.evaluation.benchmark.compare import ABSENT
 from schemax.evaluation.benchmark.report import Report
-from schemax.evaluation.benchmark.servers import ABSENT
-from schemax.evaluation.plots import can_plot
+from schemax.evaluation.reliability import can_plot
 
 ROWS = [
     {"id": "1", "category": "Tea", "text": "Tazo Zen 24 ct", "attributes": {"Brand": "Tazo"}},

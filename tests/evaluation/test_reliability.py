@@ -14,8 +14,12 @@ from typer.testing import CliRunner
 
 from schemax.commands.cli import app
 from schemax.evaluation.examples import Example
-from schemax.evaluation.plots import plot_reliability
-from schemax.evaluation.reliability import Reliability, reliability, reliability_of
+from schemax.evaluation.reliability import (
+    Reliability,
+    plot_reliability,
+    reliability,
+    reliability_of,
+)
 from schemax.evaluation.scores import score_predictions
 
 CONFIDENCES = [0.35, 0.85, 0.15, 0.95, 0.85]
@@ -155,7 +159,7 @@ def test_a_picture_without_a_mistake(tmp_path: Path) -> None:
 
 
 def test_a_picture_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemax.evaluation.plots.find_spec", lambda _: None)
+    monkeypatch.setattr("schemax.evaluation.reliability.find_spec", lambda _: None)
     gold = jsonl(tmp_path / "gold.jsonl", ROWS)
     refused(run(gold, "--reliability", "drawn.svg"), "--reliability requires matplotlib", "plots")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,18 @@ import pytest
 
 from schemax.evaluation.comparison import compare, mcnemar
 from schemax.evaluation.examples import Example
-from schemax.evaluation.intervals import difference_interval, f1_interval, f1_of
-from schemax.evaluation.pairs import OUTCOMES, PairScore, mean_f1, outcome_of
-from schemax.evaluation.scores import Scores, score_predictions
+from schemax.evaluation.scores import (
+    OUTCOMES,
+    PairScore,
+    Scores,
+    difference_interval,
+    f1_interval,
+    f1_of,
+    mean_f1,
+    outcome_of,
+    score_predictions,
+)
+from schemax.extraction.stated import Label
 
 EXAMPLES = [
     Example("Tea", "a", {"Brand": "Tazo", "Flavor": None, "Size": ("24 ct", "24")}, id="one"),
@@ -212,3 +222,25 @@ def test_predictions_of_other_attributes_are_not_comparable() -> None:
 
 def test_outcomes_are_the_fields_of_a_score() -> None:
     assert tuple(PairScore.__dataclass_fields__) == OUTCOMES
+
+
+def test_scores_counted_by_hand() -> None:
+    labels: list[Mapping[str, Label]] = [
+        {"Brand": "LG", "Size": "55", "Color": "n/a"},
+        {"Brand": "Sony"},
+        {"Color": "None"},
+    ]
+    predictions = [
+        {"Brand": "LG", "Size": None, "Color": None},
+        {"Brand": "sony", "Size": "65", "Color": None},
+        {"Brand": None, "Size": None, "Color": "red"},
+    ]
+    examples = [Example("tv", "text", row) for row in labels]
+    scores = score_predictions(examples, predictions)
+    score = scores.protocol
+    assert score == PairScore(nn=1, nv=1, vn=1, vc=1, vw=1)
+    assert score.precision == pytest.approx(1 / 3)
+    assert score.recall == pytest.approx(1 / 3)
+    strict = scores.strict
+    assert strict == PairScore(nn=4, nv=2, vn=1, vc=1, vw=1)
+    assert PairScore().f1 == 0

@@ -8,7 +8,7 @@ from recipes.embedded.tasks import ALL_VALUES, TASKS, documents, is_debris, read
 from schemax import Extractor
 from schemax.attributes import compile_attributes
 from schemax.base.resources import resource_dir
-from schemax.evaluation.intervals import f1_of
+from schemax.evaluation.scores import f1_of
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from schemax.compiler.content_free import (
     content_free_prompts,
 )
 from schemax.config import resolve_decoding
-from schemax.evaluation.diagnosis.oracle import oracle_logits
+from schemax.evaluation.diagnosis.agreement import oracle_logits
 from schemax.extraction.pipeline import contextually_calibrated
 from schemax.runtime.engine.shared import SharedEngine
 from schemax.tokens import SlotOutput, SlotSpec

@@ -35,7 +35,7 @@ from schemax.compiler import TextCodec
 from schemax.formats import get_format
 from schemax.io.document_files import read_document
 from schemax.io.readers import InputFiles
-from schemax.report import images
+from schemax.report import rows as report_rows
 from schemax.results import Extraction, SlotText, build
 from schemax.results.file_text import FileText
 
@@ -498,7 +498,7 @@ def test_the_report_shows_the_page_with_the_value_marked(tmp_path: Path) -> None
 def test_a_report_has_room_for_so_many_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(images, "ROOM", 150_000)
+    monkeypatch.setattr(report_rows, "ROOM", 150_000)
     (tmp_path / "a.pdf").write_bytes(invoice())
     text = load_document(tmp_path / "a.pdf")["text"]
     rows = data_of(schemax.report([built(text, "INV-2031", "5")] * 40))["rows"]

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from recipes.f1_over_passes import PAGE, points
 from recipes.wordings import counts, main, tasks, televisions, wordings
 from schemax import Extractor
-from schemax.evaluation.intervals import f1_of
+from schemax.evaluation.scores import f1_of
 
 
 @pytest.fixture(scope="module")

@@ -199,7 +199,7 @@ def test_labels_are_evaluated_by_the_schema_that_they_bring(tmp_path: Path) -> N
         assert done.exit_code == 0, done.output
         found.append(json.loads(done.stdout)[0]["counts"])
         aloud = CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
-        said.append("all fields of pack are taken for texts" in aloud.stderr)
+        said.append("all fields of pack are read as texts" in aloud.stderr)
     assert found[0] == found[1] != found[2]
     assert said == [False, False, True]
 

@@ -40,7 +40,7 @@ from reproduce.targets import LAYOUTS, TARGETS, Step
 from schemax.commands.cli import app
 from schemax.config import resolve_decoding
 from schemax.errors import InputError
-from schemax.evaluation.benchmark.engines.registry import check_engine_names
+from schemax.evaluation.benchmark.compare import check_engine_names
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.runs import SavedRun
 from schemax.formats import DocumentKey

@@ -22,8 +22,7 @@ from schemax.compiler.grammars import slot_grammar
 from schemax.extraction.labels import typed_labels
 from schemax.formats import get_format
 from schemax.io.table_schema import TableSchema
-from schemax.report.images import PageImages
-from schemax.report.rows import FieldSets, plain_row
+from schemax.report.rows import FieldSets, PageImages, plain_row
 from schemax.results import SlotText, build
 from schemax.runtime.models.model import DecoderModel
 

@@ -156,7 +156,7 @@ from conftest import TITLES, tiny_model
 from decoding import compiled_in
 from simulated_gpu import simulated_gpu
 from benchmarks.host.settings import host_codec
-from schemax.training.trainer import TrainableModel
+from schemax.training.models import TrainableModel
 from schemax.training.sequences import collate, training_sequence
 from test_gpu import Typed
 

@@ -24,9 +24,8 @@ from schemax.config import DecodingConfig
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.formats import get_format
 from schemax.results import SlotText, build
-from schemax.training.discovery.discover import TEMPLATE, as_json, discovered
-from schemax.training.discovery.names import candidates
-from schemax.training.discovery.property_types import declared
+from schemax.training.discovery import TEMPLATE, as_json, candidates, discovered
+from schemax.training.property_types import declared
 
 Reader = Callable[[str, str], str | None]
 """(what the model is asked for, text) -> what it writes."""
@@ -124,7 +123,7 @@ def test_the_number_of_attributes_is_bounded() -> None:
     lines = [f"{title}\nHeight: {n} cm" for n, title in enumerate(TITLES)]
     found = discovered(lines, "monitors", Scripted(names, by_pattern), max_attributes=2)  # type: ignore[arg-type]
     assert [item.title for item in found.attributes] == ["Brand", "Panel"]
-    assert found.left_out == {"Height": "fewer name it than the first 2"}
+    assert found.left_out == {"Height": "2 names are more frequent"}
 
 
 class Disagreeing(Scripted):

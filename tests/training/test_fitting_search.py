@@ -13,11 +13,17 @@ import pytest
 
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
-from schemax.training.fitting.candidate import Candidate
-from schemax.training.fitting.demonstrations import coverage_order
-from schemax.training.fitting.search import Outcomes, OutOfTime, Search, Space, better_share, score
-from schemax.training.fitting.split import split_rows
-from schemax.training.fitting.trials import Trials
+from schemax.training.fitting.measuring import Trials
+from schemax.training.fitting.search import (
+    Candidate,
+    Outcomes,
+    OutOfTime,
+    Search,
+    Space,
+    better_share,
+    score,
+)
+from schemax.training.fitting.split import coverage_order, split_rows
 
 PAIRS = 10
 NAMES = ("verbatim", "standard", "plain")

@@ -18,8 +18,8 @@ from schemax.config import PRESETS, DecodingConfig
 from schemax.extraction.schema import AttrSchema
 from schemax.training import row_attention
 from schemax.training.features import make_features
+from schemax.training.models import TrainableModel
 from schemax.training.schedule import BatchDataset, RowLimits, batches_of
-from schemax.training.trainer import TrainableModel
 from schemax.training.training_examples import TrainingExample
 
 WORDS = " ".join(TITLES).split()

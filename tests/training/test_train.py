@@ -31,14 +31,15 @@ from schemax.extraction.schema import AttrSchema
 from schemax.formats import get_format
 from schemax.training.distillation import examples_by_predictions
 from schemax.training.features import make_features
-from schemax.training.held_out import scorer, split_examples
-from schemax.training.lora import add_lora
+from schemax.training.models import add_lora
 from schemax.training.run import TrainingJob, TrainingResult, run_training
 from schemax.training.settings import TrainingSettings
+from schemax.training.trainer import scorer
 from schemax.training.training_examples import (
     TrainingExample,
     gold_examples,
     read_training_examples,
+    split_examples,
 )
 
 Result = Any

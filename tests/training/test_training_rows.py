@@ -29,9 +29,15 @@ from schemax.training.schedule import (
     padding_share,
     plan_schedule,
 )
-from schemax.training.sequences import IGNORE, TrainingSequence, collate, training_sequence
+from schemax.training.sequences import (
+    IGNORE,
+    TrainingSequence,
+    collate,
+    slot_targets,
+    training_sequence,
+    value_ids,
+)
 from schemax.training.settings import TrainingSettings
-from schemax.training.targets import slot_targets
 from schemax.training.training_examples import TrainingExample
 
 AUTOREGRESSIVE = ("autoregressive", "isolated", "independent")
@@ -237,9 +243,9 @@ def test_schedules_are_fixed_by_the_seed(
     def schedule(**changes: Any) -> list[list[list[str]]]:
         settings = TrainingSettings(**{"epochs": 2.0, "steps": None, "seed": 0, **changes})
         options = {"num_steps": settings.num_steps, "seed": settings.seed, "batches_per_step": 2}
-        made = plan_schedule(features, compiled, limits, **options)
-        assert len(made.batches) == made.steps * options["batches_per_step"]
-        return [[[p.name for p in row.features] for row in batch] for batch in made.batches]
+        batches, steps, _ = plan_schedule(features, compiled, limits, **options)
+        assert len(batches) == steps * options["batches_per_step"]
+        return [[[p.name for p in row.features] for row in batch] for batch in batches]
 
     assert schedule() == schedule()
     assert schedule(seed=1) != schedule()
@@ -261,3 +267,39 @@ def test_stacked_documents_are_never_packed_further(
     needed = len(compiled.instruction) + sum(one.extent for one in features[:2])
     limits = RowLimits(4096, 6, extent=needed, stacked=True)
     assert len(next(iter(pack(features, len(compiled.instruction), limits))).features) == 2
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS, ids="-".join)
+def test_training_logits_choose_the_decoder_s_tokens(
+    decoder_model: Callable[..., DecoderModel],
+    codec: TextCodec,
+    small: Any,
+    combination: tuple[str, str, str],
+) -> None:
+    """Filled with what the decoder wrote, the training form predicts exactly that, everywhere."""
+    config = settings(combination, documents_per_prompt=2, constrain="nothing", max_retries=0)
+    compiled = compile_schema(small, codec, template=SHORT, decoding=config)
+    model = decoder_model()
+    prompts = compiled.encode(TITLES[:4])
+    decoded = decode(model, prompts, compiled.stop, config)
+    sequences = [
+        training_sequence(compiled, prompt, [slot.ids for slot in slots])
+        for prompt, slots in zip(prompts, decoded, strict=True)
+    ]
+    input_ids, tokens, labels = collate(sequences, pad_id=0)
+    rows, columns = torch.nonzero(labels != IGNORE, as_tuple=True)
+    assert len(rows) == sum(len(slot.ids) for slots in decoded for slot in slots)
+    with torch.inference_mode():
+        logits = model.forward(input_ids, tokens, (rows, columns), config)
+    assert torch.equal(logits.argmax(dim=-1), labels[rows, columns])
+
+
+def test_values_end_with_the_token_that_completes_the_stop_rule(
+    codec: TextCodec, small: Any
+) -> None:
+    compiled = compile_schema(small, codec)
+    ids = value_ids(' "LG",\n', compiled, 30)
+    text, complete = compiled.decode_slot(ids)
+    assert (text, complete) == (' "LG"', True)
+    assert not compiled.decode_slot(ids[:-1])[1]
+    assert len(value_ids(' "a long value that does not fit",\n', compiled, 3)) == 3

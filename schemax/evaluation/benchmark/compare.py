@@ -1,26 +1,68 @@
-"""Runs a whole comparison: loads the model, reads the documents, measures, reports."""
+"""Runs a whole comparison: loads the model, builds the engines, measures them and a server."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from schemax.errors import ServerError
 from schemax.evaluation.benchmark import report as reports
-from schemax.evaluation.benchmark.engines.base import Engine, EngineOptions
-from schemax.evaluation.benchmark.engines.registry import (
-    RIVALS,
-    Rivals,
-    build_engines,
-    check_engine_names,
+from schemax.evaluation.benchmark.engines import (
+    OURS,
+    BenchmarkError,
+    Engine,
+    EngineOptions,
+    Floor,
+    Reading,
+    SchemaxEngine,
 )
-from schemax.evaluation.benchmark.listings import annotated_work, read_rows
+from schemax.evaluation.benchmark.generate import Generate
 from schemax.evaluation.benchmark.measure import Rules, measure_engines
-from schemax.evaluation.benchmark.servers import ask_server
-from schemax.evaluation.benchmark.workload import Workload
-from schemax.evaluation.examples import Example
+from schemax.evaluation.benchmark.workload import Workload, annotated_work, read_rows
+from schemax.evaluation.examples import Example, accepted
+from schemax.evaluation.labelled_schemas import annotated_schemas
+from schemax.evaluation.scores import extractions_of, labelled, values_of
+from schemax.extraction.extractor import Extractor
 from schemax.runtime.models.loading.load import load
+
+Rivals = Sequence[type[Engine]]
+
+_BOUNDS: Rivals = (Floor, Reading)
+RIVALS: Rivals = (Generate,)
+"""The installed rivals. A checkout has more, in `benchmarks.rivals`."""
+
+
+def engine_names(rivals: Rivals = RIVALS) -> tuple[str, ...]:
+    """Returns the names that `build_engines` knows, in the order of the report."""
+    return (*(x.name for x in _BOUNDS), *OURS, *(x.name for x in rivals))
+
+
+def check_engine_names(names: Sequence[str], rivals: Rivals = RIVALS) -> None:
+    """Raises ValueError for an unknown or repeated name."""
+    known = engine_names(rivals)
+    for name in names:
+        if name not in known:
+            more = " (a checkout has more: python -m benchmarks)" if rivals is RIVALS else ""
+            raise ValueError(f"unknown engine {name!r}; the engines are {', '.join(known)}{more}")
+        if list(names).count(name) > 1:
+            raise ValueError(f"engine {name!r} is named twice")
+
+
+def build_engines(
+    names: Sequence[str], model: Any, options: EngineOptions, rivals: Rivals = RIVALS
+) -> list[Engine]:
+    """Builds engines by name. Raises ValueError for an unknown name."""
+    check_engine_names(names, rivals)
+    classes = {engine.name: engine for engine in (*_BOUNDS, *rivals)}
+    return [
+        SchemaxEngine(model, options, name, *OURS[name])
+        if name in OURS
+        else classes[name](model, options)
+        for name in names
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +84,10 @@ class Subject:
 class Comparison:
     """The settings of a comparison.
 
-    server: the address of a server that is measured as well, on the annotated documents;
-        token_prices: its dollars for a million tokens, read and written.
+    server: the address of a server to measure on the annotated documents; token_prices: its dollars
+        for a million tokens, read and written.
     price_per_hour: the machine's, in dollars.
-    rivals: engines that `engines` may name beside ours.
+    rivals: further engines that `engines` may name.
 
     Raises ValueError for unknown and repeated names.
     """
@@ -66,7 +108,7 @@ class Comparison:
 def load_subject(
     place: str, data: Path, documents: int, *, device: str = "auto", dtype: str = "auto"
 ) -> Subject:
-    """Loads a model, and so many of the annotated documents of a file.
+    """Loads a model, and a number of annotated documents of a file.
 
     place: a folder or Hub id. device, dtype: see `load`.
     Raises ModelError or InputError if the model or the data cannot be read.
@@ -79,7 +121,7 @@ def load_subject(
 
 
 def vocabulary_of(model: Any) -> int:
-    """The number of tokens that a model has logits for."""
+    """Returns the number of tokens that a model has logits for."""
     return int(model.get_output_embeddings().weight.shape[0])
 
 
@@ -92,7 +134,7 @@ def compare_engines(
     """Runs a comparison, and reports progress.
 
     grid: engines of a second table.
-    Raises BenchmarkError if an engine does not write the given answers, or the server fails.
+    Raises BenchmarkError if an engine does not write the expected answers, or the server fails.
     """
     model, work, rules = subject.model, subject.work, comparison.rules
     engines = build_engines(comparison.engines, model, comparison.options, comparison.rivals)
@@ -124,3 +166,80 @@ def compare_engines(
         sweep=reports.engine_rows(swept, price, outcomes),
         server=server,
     )
+
+
+ABSENT = (
+    "vLLM: not measured here; start it with `vllm serve MODEL` and pass "
+    "--against http://localhost:8000/v1"
+)
+
+
+def ask_server(
+    address: str,
+    examples: Sequence[Example],
+    tokenizer: Any,
+    *,
+    concurrency: int = 32,
+    token_prices: tuple[float, float] | None = None,
+) -> dict[str, Any]:
+    """Asks a server for the output of every product, as any client does.
+
+    address: URL or URL#MODEL of the API, `/v1` included; by default the server's first model.
+    tokenizer: its chat template renders the prompts. A server without completions gets chats, which
+        its own template renders.
+    token_prices: dollars for a million tokens, read and written.
+
+    Returns the figures of the report. agreement: the share of attributes with the annotated value,
+    null included; tokens_read, tokens: counted by the server, None if it does not count.
+
+    Raises BenchmarkError if the server cannot be reached, or its answers cannot be read.
+    """
+    schemas = annotated_schemas(examples)
+    try:
+        extractor = _connected(address, tokenizer, concurrency)
+        warm_up = extractions_of(extractor, examples[:1], schemas)
+        usage = extractor.model.client.usage
+        usage.clear()
+        started = time.perf_counter()
+        items = extractions_of(extractor, examples, schemas)
+    except (ServerError, ValueError) as error:
+        raise BenchmarkError(str(error)) from error
+    seconds = time.perf_counter() - started
+    for item in (*warm_up, *items):
+        if not item.slots:
+            raise BenchmarkError(item.errors[0].message)
+    values = [values_of(item) for item in items]
+    flags = [
+        value in accepted(example.attributes.get(name))
+        for example, predicted in zip(examples, labelled(examples, values, schemas), strict=True)
+        for name, value in predicted.items()
+    ]
+    read, tokens = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    dollars = None
+    if token_prices is not None and read is not None and tokens is not None:
+        dollars = (read * token_prices[0] + tokens * token_prices[1]) / 1e3 / len(items)
+    return {
+        "url": extractor.model.client.url,
+        "model": extractor.model.served.model,
+        "products": len(examples),
+        "concurrency": concurrency,
+        "seconds": seconds,
+        "products_per_second": len(examples) / seconds,
+        "agreement": sum(flags) / max(1, len(flags)),
+        "tokens_read": read,
+        "tokens": tokens,
+        "dollars_per_1000": dollars,
+    }
+
+
+def _connected(address: str, tokenizer: Any, concurrency: int) -> Extractor:
+    url, _, model = address.partition("#")
+    settings: Any = {"model": model or None, "concurrency": concurrency}
+    try:
+        return Extractor.from_server(
+            url, tokenizer=tokenizer, decoding="autoregressive", **settings
+        )
+    except ServerError as error:
+        if error.status not in (404, 405):
+            raise
+        return Extractor.from_server(url, kind="openai", **settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from schemax.evaluation.benchmark.engines.base import BenchmarkError, Engine, Unavailable
+from schemax.evaluation.benchmark.engines import BenchmarkError, Engine, Unavailable
 from schemax.evaluation.benchmark.workload import Workload, first_difference
 from schemax.runtime.slots.memory import is_out_of_memory
 
@@ -26,11 +27,11 @@ _WARM_UP = 4
 class EngineRun:
     """The measurements of an engine.
 
-    documents: documents of each run; seconds: of each repeat; passes: forward passes of a run, None
-        if the engine does not call the model's own `forward`.
+    documents: the number of documents of each run; seconds: of each repeat; passes: forward passes
+        of a run, None if the engine does not call the model's own `forward`.
     peak_bytes: the largest rise of memory during any run.
     tried: documents/s by batch size, if the engine leaves the choice to its user.
-    skipped: why it took no part. pace: seconds per document of the latest run.
+    skipped: why it took no part. pace: seconds per document of the latest run, 0 before it.
     """
 
     engine: Engine
@@ -42,16 +43,9 @@ class EngineRun:
     skipped: str | None = None
     pace: float = 0.0
 
-
-class Clock:
-    """The time left for all measurements. seconds: None for no limit."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self._end = None if seconds is None else time.monotonic() + seconds
-
-    def allows(self, outcome: EngineRun, documents: int) -> bool:
-        """True if a run over the documents fits, by the engine's pace if it is known."""
-        return self._end is None or time.monotonic() + documents * outcome.pace < self._end
+    def fits(self, documents: int, end: float) -> bool:
+        """Returns True if a run over so many documents ends in time, by the engine's pace."""
+        return time.monotonic() + documents * self.pace < end
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +77,14 @@ def measure_engines(
 ) -> list[EngineRun]:
     """Measures engines, in their order; skips engines for which no time is left.
 
-    Raises BenchmarkError if an engine writes anything but the given answers.
+    Raises BenchmarkError if an engine writes other answers than the expected answers.
     """
-    clock = Clock(rules.seconds)
+    end = time.monotonic() + (math.inf if rules.seconds is None else rules.seconds)
     smaller = work if rules.rival_documents is None else work.part(rules.rival_documents)
     works = {engine: smaller if engine.kind == "rival" else work for engine in engines}
     outcomes = [EngineRun(engine, len(works[engine])) for engine in engines]
     for outcome in outcomes:
-        _prepare(outcome, works[outcome.engine], rules, device, clock)
+        _prepare(outcome, works[outcome.engine], device, end)
         rates = ", ".join(f"{size}: {rate:,.2f}/s" for size, rate in outcome.tried.items())
         ready = f"ready; batch sizes tried: {rates}" if rates else "ready"
         tell(f"{outcome.engine.name}: {outcome.skipped or ready}")
@@ -98,7 +92,7 @@ def measure_engines(
     order = random.Random(0)
     for turn in range(rules.repeats):
         for outcome in order.sample(running, len(running)):
-            if not clock.allows(outcome, outcome.documents):
+            if not outcome.fits(outcome.documents, end):
                 outcome.skipped = None if outcome.seconds else NO_TIME
                 continue
             seconds = timed(outcome, works[outcome.engine], device)
@@ -113,7 +107,7 @@ def measure_engines(
 def timed(outcome: EngineRun, work: Workload, device: torch.device) -> float:
     """Runs an engine, checks its output, notes passes and memory; returns the seconds.
 
-    Raises BenchmarkError for other answers than the given ones.
+    Raises BenchmarkError if the engine writes other answers than the expected answers.
     """
     engine = outcome.engine
     passes: list[int] = []
@@ -136,19 +130,17 @@ def timed(outcome: EngineRun, work: Workload, device: torch.device) -> float:
     return seconds
 
 
-def _prepare(
-    outcome: EngineRun, work: Workload, rules: Rules, device: torch.device, clock: Clock
-) -> None:
+def _prepare(outcome: EngineRun, work: Workload, device: torch.device, end: float) -> None:
     """Sets up, warms up, and finds the best batch; skips a rival that fails here."""
     engine = outcome.engine
     try:
-        if not clock.allows(outcome, 1):
+        if not outcome.fits(1, end):
             raise Unavailable(NO_TIME)
         engine.setup(work)
         engine.batch_size = engine.batch_sizes[0] if engine.batch_sizes else engine.batch_size
-        # Rivals run every batch size below; our engines may prepare for the whole stream.
+        # Rivals run every batch size later; our engines may prepare for the whole stream.
         timed(outcome, work if engine.kind == "ours" else work.part(_WARM_UP), device)
-        _tune(outcome, work, device, clock)
+        _tune(outcome, work, device, end)
     except Unavailable as reason:
         outcome.skipped = str(reason)
     except BenchmarkError:
@@ -156,20 +148,20 @@ def _prepare(
     except Exception as error:  # rivals may raise anything
         if engine.kind != "rival":
             raise
-        said = (str(error).strip().splitlines() or [""])[0]
-        outcome.skipped = f"does not run here: {type(error).__name__}: {said}"
+        message = (str(error).strip().splitlines() or [""])[0]
+        outcome.skipped = f"does not run here: {type(error).__name__}: {message}"
     if outcome.skipped is not None:
         engine.teardown()
 
 
-def _tune(outcome: EngineRun, work: Workload, device: torch.device, clock: Clock) -> None:
+def _tune(outcome: EngineRun, work: Workload, device: torch.device, end: float) -> None:
     """Runs each batch size on one batch's worth of documents, as time allows; keeps the fastest."""
     engine = outcome.engine
     useful = [size for size in engine.batch_sizes if size <= len(work)]
     for size in useful:
         engine.batch_size = size
         sample = work.part(max(size, 2))
-        if not clock.allows(outcome, len(sample)):
+        if not outcome.fits(len(sample), end):
             break
         try:
             outcome.tried[size] = len(sample) / timed(outcome, sample, device)
@@ -179,7 +171,7 @@ def _tune(outcome: EngineRun, work: Workload, device: torch.device, clock: Clock
             break
     if outcome.tried:
         engine.batch_size = max(outcome.tried, key=lambda size: outcome.tried[size])
-    elif useful and not clock.allows(outcome, 1):
+    elif useful and not outcome.fits(1, end):
         raise Unavailable(NO_TIME)
     elif useful:
         raise Unavailable("out of memory even with the smallest batch")
@@ -195,8 +187,8 @@ def synchronize(device: torch.device) -> None:
 def peak_memory(device: torch.device) -> Iterator[list[int]]:
     """Measures the largest rise of memory in its context, in bytes.
 
-    Yields a list that holds the rise after the context; it stays empty if the system does not tell.
-    On CUDA the memory that torch allocates counts, else resident memory as Linux counts it.
+    Yields a list that holds the rise after the context; it stays empty if the rise is unknown.
+    On CUDA, memory that torch allocates counts; elsewhere, resident memory as Linux counts it.
     """
     peak: list[int] = []
     if device.type == "cuda":
@@ -220,7 +212,7 @@ def peak_memory(device: torch.device) -> Iterator[list[int]]:
 
 
 def resident(name: str) -> int | None:
-    """Resident bytes of this process: VmRSS now, VmHWM at most so far; None outside Linux."""
+    """Returns resident bytes of this process: VmRSS now, VmHWM the peak; None outside Linux."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(f"{name}:"):

@@ -1,10 +1,10 @@
-"""The report of a comparison: plain data, from which tables, pages and plots are made."""
+"""The report of a comparison, as plain data, as tables of cells and as notes."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -28,13 +28,12 @@ FORMAT = 1
 class EngineRow:
     """The figures of an engine.
 
-    documents: documents of each run; seconds: of each repeat.
-    products_per_second: of the median repeat; slowest, fastest: of the others.
-    of_floor, times_generate: its speed over that of the engines "floor" and "generate"; None
-        without them.
-    passes: forward passes of a run; passes_per_product: the same per document.
-    tried: documents/s by batch size; batch_size: the size kept.
-    documents_per_prompt: the most.
+    documents: the number of documents of each run; seconds: of each repeat.
+    products_per_second: of the median repeat; slowest, fastest: of the extreme repeats.
+    of_floor, times_generate: the speed relative to the engines "floor" and "generate"; None without
+        them. passes: forward passes of a run; passes_per_product: of a document.
+    tried: documents/s by batch size; batch_size: the fastest size.
+    documents_per_prompt: the most documents of a prompt.
     """
 
     name: str
@@ -61,9 +60,9 @@ class EngineRow:
 class Report:
     """The report of a comparison.
 
-    model: name, class, parameters, dtype and shape; environment: hardware and versions; work: its
-    source and its tokens; skipped: name and reason; sweep: rows of the grid; server: figures of a
-    server, measured over HTTP.
+    model: name, class, parameters, dtype and shape; environment: hardware and versions; work:
+    source and numbers of tokens; skipped: name and reason; sweep: rows of the grid; server: figures
+    of a server, measured over HTTP.
     """
 
     model: dict[str, Any]
@@ -76,12 +75,12 @@ class Report:
     server: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data for JSON."""
+        """Returns the report as plain data for JSON."""
         return {"schemax_bench": FORMAT, **asdict(self)}
 
     @classmethod
     def from_dict(cls, data: Any) -> Report:
-        """Reads `to_dict` back. Raises ValueError for anything else."""
+        """Reads the data of `to_dict`. Raises ValueError for other data."""
         if not isinstance(data, dict) or data.get("schemax_bench") != FORMAT:
             raise ValueError("not a report of `schemax bench`, or written by another version")
         try:
@@ -95,7 +94,7 @@ def engine_rows(
     dollars_per_hour: float | None = None,
     beside: Sequence[EngineRun] = (),
 ) -> tuple[EngineRow, ...]:
-    """The rows of engines that ran, in order.
+    """Returns the rows of engines that ran, in order.
 
     beside: runs that hold the floor and `generate`, if `outcomes` lacks them.
     """
@@ -132,7 +131,7 @@ def engine_rows(
 
 
 def describe_model(model: Any, name: str) -> dict[str, Any]:
-    """Describes a model: name, class, dtype, and the numbers that decide speed."""
+    """Describes a model: name, class, dtype, and the sizes that decide speed."""
     config = model.config.get_text_config()
     names = (
         *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
@@ -149,7 +148,7 @@ def describe_model(model: Any, name: str) -> dict[str, Any]:
 
 
 def describe_environment(device: torch.device) -> dict[str, Any]:
-    """Describes hardware and versions, without which a speed means nothing."""
+    """Describes hardware and versions, on which speed depends."""
     accelerator = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {
         "device": device.type,
@@ -187,3 +186,81 @@ def _cpu_name() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or "unknown"
+
+
+COLUMNS = ("engine", "documents/s", "±", "x floor", "x generate", "passes", "MiB", "batch")
+PRICE = "$ per 1,000"
+
+
+def columns(report: Report) -> tuple[str, ...]:
+    return (*COLUMNS, PRICE) if _priced(report) else COLUMNS
+
+
+def table_rows(
+    report: Report, rows: Sequence[EngineRow] | None = None
+) -> Iterator[tuple[str, ...]]:
+    """Yields the cells of a row per engine, in the order of `columns`: bounds first, then by speed.
+
+    passes: forward passes per product; ±: half the range of the repeats; MiB: peak memory.
+    """
+    priced = _priced(report)
+    chosen = report.engines if rows is None else rows
+    ordered = sorted(chosen, key=lambda row: (row.kind != "bound", -row.products_per_second))
+    for row in ordered:
+        spread = (row.fastest - row.slowest) / 2 / row.products_per_second
+        cells = (
+            row.name,
+            number(row.products_per_second),
+            f"{spread:.0%}" if len(row.seconds) > 1 else "",
+            "" if row.of_floor is None else f"{row.of_floor:.2f}",
+            "" if row.times_generate is None else f"{row.times_generate:.2f}",
+            "" if row.passes_per_product is None else number(row.passes_per_product),
+            "" if row.peak_bytes is None else f"{row.peak_bytes / 2**20:,.0f}",
+            "" if row.batch_size is None else str(row.batch_size),
+        )
+        price = "" if row.dollars_per_1000 is None else number(row.dollars_per_1000)
+        yield (*cells, price) if priced else cells
+
+
+def headline(report: Report) -> str:
+    """Returns a sentence that names model, hardware, work and versions."""
+    model, place, work = report.model, report.environment, report.work
+    hardware = place["accelerator"] or f"{place['cpu']}, threads: {place['threads']}"
+    return (
+        f"{model['name']} ({model['parameters'] / 1e6:,.1f} M parameters, {model['dtype']}) on "
+        f"{hardware}; {work['listings']} listings of {work['mean_document_tokens']:,.0f} tokens, "
+        f"{work['slots'] / work['listings']:.1f} attributes each, values of "
+        f"{work['mean_value_tokens']:.1f} tokens; torch {place['torch']}, transformers "
+        f"{place['transformers']}"
+    )
+
+
+def notes(report: Report) -> Iterator[str]:
+    """Yields remarks on figures, and the engines that took no part."""
+    for row in report.engines:
+        if row.note:
+            yield f"{row.name}: {row.note}"
+    for row in report.engines:
+        if row.kind == "rival" and row.documents < report.work["listings"]:
+            yield f"{row.name}: measured on {row.documents} of the listings"
+    if (server := report.server) is not None:
+        price = server.get("dollars_per_1000")
+        dollars = "" if price is None else f", ${number(price)} for 1,000 documents"
+        yield (
+            f"{server['model']} at {server['url']}: {number(server['products_per_second'])} "
+            f"documents/s with {server['concurrency']} requests in flight, "
+            f"{server['agreement']:.1%} of the fields as annotated{dollars}"
+        )
+    for item in report.skipped:
+        yield f"{item['name']}: skipped; {item['reason']}"
+
+
+def number(value: float) -> str:
+    """Returns a number with three significant digits."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+
+
+def _priced(report: Report) -> bool:
+    return any(row.dollars_per_1000 is not None for row in report.engines)

@@ -1,7 +1,9 @@
-"""Agreement: compares every way to decode with an oracle without caches, batches or pruning.
+"""Agreement: compares every way to decode with an oracle, its slow twin.
 
-Both see the same tokens: `oracle` is given the decoder's output, and returns the logits of every
-place.
+The oracle has no cache, no batch, no pruning and no scheduler. It is given the decoder's output and
+runs it through the model as plain inputs (teacher-forced), one pass per value, which gives the
+right next token at every place. The decoder is right if every token is the right one; by induction,
+decoding token by token would have written the same.
 """
 
 from __future__ import annotations
@@ -11,18 +13,91 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from schemax.attributes import attr
 from schemax.compiler import as_codec, compile_schema
 from schemax.config import DecodingConfig
-from schemax.evaluation.diagnosis.oracle import oracle_logits
-from schemax.evaluation.diagnosis.report import Agreement
+from schemax.evaluation.diagnosis.examination import Agreement
 from schemax.extraction.schema import AttrSchema
+from schemax.runtime.attention.visibility import TokenInfo
 from schemax.runtime.engine.engine import Model, decode
-from schemax.runtime.slots.plan import plan_prompt
-from schemax.tokens import SlotOutput
+from schemax.runtime.models.model import DecoderModel
+from schemax.runtime.slots.plan import Plan, plan_prompt, with_values
+from schemax.tokens import PromptIds, SlotOutput
+
+_INFO = ("position_ids", "document", "slot", "step")
+
+
+@torch.inference_mode()
+def oracle_logits(
+    model: Model, prompt: PromptIds, config: DecodingConfig, outputs: Sequence[SlotOutput]
+) -> Iterator[Tensor]:
+    """Yields (K, V) float32 logits of each slot, on the CPU, by which its K tokens are chosen.
+
+    `branched` and `autoregressive` slots are plain requests: transformers' own forward pass over
+    the same token ids, with its own mask. For `gapped` slots, and for documents with their own
+    demonstrations, a whole prompt is one pass under the rule of visibility.
+    """
+    if config.layout != "gapped" and not prompt.demonstrations:
+        yield from _plain_requests(model, prompt, config, outputs)
+        return
+    assert isinstance(model, DecoderModel)
+    plan = plan_prompt(prompt, config)
+    values = [output.ids[:-1] for output in outputs]
+    # Other slots do not see tokens beyond a slot's gap, which a retry writes.
+    within = [ids[: int(k_max) - 1] for ids, k_max in zip(values, plan.k_max, strict=True)]
+    together = _one_pass(model, config, plan, within, range(len(values)))
+    for place, logits in enumerate(together):
+        if len(values[place]) == len(within[place]):
+            yield logits
+            continue
+        # Alone: the value reaches the positions of later keys.
+        end = int(plan.last_index[place]) + 1
+        cut = replace(plan, **{name: getattr(plan, name)[:end] for name in ("input_ids", *_INFO)})
+        yield from _one_pass(model, config, cut, [*within[:place], values[place]], [place])
+
+
+def _plain_requests(
+    model: Model, prompt: PromptIds, config: DecodingConfig, outputs: Sequence[SlotOutput]
+) -> Iterator[Tensor]:
+    values = iter(outputs)
+    for j, keys in enumerate(prompt.keys):
+        seen = prompt.documents if config.documents == "stacked" else prompt.documents[j : j + 1]
+        head = [*prompt.instruction, *(i for ids in seen for i in ids), *prompt.opening]
+        for key in keys:
+            value = next(values).ids
+            ids = torch.tensor([[*head, *key, *value[:-1]]], device=model.device)
+            logits = model.model(input_ids=ids, use_cache=False).logits[0, -len(value) :]
+            yield logits.float().cpu()
+
+
+def _one_pass(
+    model: DecoderModel,
+    config: DecodingConfig,
+    plan: Plan,
+    values: Sequence[Sequence[int]],
+    wanted: Sequence[int],
+) -> Iterator[Tensor]:
+    filled = with_values(plan, values)
+    row = {n: torch.from_numpy(getattr(filled, n))[None].to(model.device) for n in _INFO}
+    tokens = TokenInfo(**row, real=torch.ones_like(row["slot"], dtype=torch.bool))
+    starts = len(plan.input_ids) + np.cumsum([0, *map(len, values)])
+    columns = [
+        [int(plan.last_index[place]), *range(starts[place], starts[place + 1])] for place in wanted
+    ]
+    places = torch.tensor([c for column in columns for c in column], device=model.device)
+    logits = model.forward(
+        torch.from_numpy(filled.input_ids)[None].to(model.device),
+        tokens,
+        (torch.zeros_like(places), places),
+        config,
+        model.uses_long_rope(plan),
+    )
+    yield from torch.split(logits.float().cpu(), list(map(len, columns)))
+
 
 TEMPLATE = "Read the attributes of the text.\n{% for d in documents %}{{ d.text }}\n{% endfor %}"
 TEXTS = [
@@ -31,7 +106,7 @@ TEXTS = [
     "Kids' rain jacket “Duck” – yellow, size 104, waterproof, with hood \U0001f986",
     "x",
 ]
-# A whole output of the autoregressive layout would take longer than everything else.
+# A whole output of the autoregressive layout would take most of the time.
 _MOST_TOKENS = 12
 _EXACT = 2e-3
 _SETTINGS = [
@@ -56,10 +131,10 @@ class Probe(AttrSchema, category="product"):
 
 @torch.inference_mode()
 def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
-    """Yields an `Agreement` per way to decode; first the way that equals plain requests."""
+    """Yields an `Agreement` per way to decode. The first way equals plain requests."""
     plain: list[SlotOutput] = []
     as_codec(tokenizer).check_vocabulary(model.vocab_size)
-    # Only then do the same tokens give the same logits, however they are cut into passes.
+    # Only then do the same tokens give the same logits in any number of passes.
     can_be_exact = model.dtype == torch.float32 and not model.architecture.uneven_steps
     for config in _SETTINGS:
         config = replace(config, max_retries=0, constrain="nothing")
@@ -98,7 +173,7 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
 def _keep(
     trace: dict[tuple[int, int], Tensor], index: Tensor, step: Tensor, logits: Tensor
 ) -> None:
-    """Keeps the (V,) logits by which the decoder chose, by slot and step."""
+    """Keeps the decoder's (V,) logits by slot and step."""
     places = zip(index.tolist(), step.tolist(), logits.float().cpu(), strict=True)
     trace.update(((place, k), row) for place, k, row in places)
 

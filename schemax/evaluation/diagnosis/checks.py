@@ -14,7 +14,7 @@ from schemax.base.process import usable_processors
 from schemax.compiler import compile_schema
 from schemax.compiler.tokenizer import as_codec
 from schemax.evaluation.diagnosis.agreement import TEMPLATE, TEXTS, Probe
-from schemax.evaluation.diagnosis.report import Check
+from schemax.evaluation.diagnosis.examination import Check
 from schemax.runtime.engine.fork import ForkModel
 from schemax.runtime.models.loading.precision import automatic_dtype, bfloat16_speedup, instructions
 from schemax.runtime.models.model import DecoderModel
@@ -56,10 +56,10 @@ def _specials(tokenizer: Any) -> Check:
     codec = as_codec(tokenizer)
     specials = [item for item in codec.special_tokens.values() if item]
     ids = {i for text in specials for i in codec.encode_markup(text)}
-    found = set(codec.encode(" ".join([*specials, TEXTS[0]])))
+    read = set(codec.encode(" ".join([*specials, TEXTS[0]])))
     # A token that plain text may hold, too, is no control token.
     plain = set(codec.encode(" ".join(TEXTS)))
-    leaked = {i for i in ids & found if not codec.token_bytes[i] and i not in plain}
+    leaked = {i for i in ids & read if not codec.token_bytes[i] and i not in plain}
     return Check(
         "special tokens in text",
         f"{len(specials)} tried, {'read as text' if not leaked else 'some are read as control'}",
@@ -108,13 +108,13 @@ def thread_check() -> Check:
     """Returns the number of torch's threads, with a remedy if the processors are overloaded."""
     threads, usable = torch.get_num_threads(), usable_processors()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    found = f"{threads} on {usable} processors, load {load:.1f}"
+    text = f"{threads} on {usable} processors, load {load:.1f}"
     if threads > usable:
-        found += f"; set OMP_NUM_THREADS={usable}, or passes take many times as long"
+        text += f"; set OMP_NUM_THREADS={usable}, or passes take many times as long"
     elif threads > 1 and load + threads > usable + 1:
         free = max(1, min(threads - 1, usable - round(load)))
-        found += f"; others are busy: OMP_NUM_THREADS={free} may be faster (docs/performance.md)"
-    return Check("threads", found)
+        text += f"; others are busy: OMP_NUM_THREADS={free} may be faster (docs/performance.md)"
+    return Check("threads", text)
 
 
 def processor_checks(trained: str | None) -> Iterator[Check]:
@@ -123,13 +123,13 @@ def processor_checks(trained: str | None) -> Iterator[Check]:
     trained: the dtype in the model's schemax.json.
     """
     had = instructions()
-    found = [
+    facts = [
         ", ".join(name for name, there in had.items() if there),
         ", ".join(f"no {name}" for name, there in had.items() if not there),
         f"products in bfloat16 take {1 / bfloat16_speedup():.2g} of the time of float32",
     ]
     if limit := os.environ.get("ONEDNN_MAX_CPU_ISA"):
-        found.append(f"held to ONEDNN_MAX_CPU_ISA={limit}")
-    yield Check("processor", "; ".join(filter(None, found)))
-    taken, why = automatic_dtype(trained)
-    yield Check("dtype auto", f"{str(taken).removeprefix('torch.')}: {why}")
+        facts.append(f"held to ONEDNN_MAX_CPU_ISA={limit}")
+    yield Check("processor", "; ".join(filter(None, facts)))
+    dtype, why = automatic_dtype(trained)
+    yield Check("dtype auto", f"{str(dtype).removeprefix('torch.')}: {why}")

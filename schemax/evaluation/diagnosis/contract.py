@@ -13,17 +13,17 @@ from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.prompt import control_token_warning
 from schemax.compiler.skeleton import boundary_warning, key_behind, skeleton_text
 from schemax.compiler.slot_specs import Fields
+from schemax.config import DecodingConfig
 from schemax.errors import SchemaError
-from schemax.evaluation.diagnosis.visibility import picture, sentences
 from schemax.formats import OutputFormat, Path, StopAt, StopRule
 from schemax.formats.json_format import JsonLiteralStop, JsonObjectStop
 from schemax.results import SlotText
-from schemax.runtime.slots.plan import plan_prompt
-from schemax.tokens import SlotSpec
+from schemax.runtime.slots.plan import plan_prompt, with_values
+from schemax.tokens import PromptIds, SlotSpec
 
 _LATER = (
-    "Waves: a later one is asked once all before are filled; a key holds the values that its field "
-    "looks at, null for what is not known."
+    "Waves: a wave is asked when all earlier waves are filled; a key holds the values that its "
+    "field looks at, null for unknown values."
 )
 
 
@@ -33,10 +33,10 @@ def contract_of(
     """Returns all that `explain` shows, as plain data. sample: a document's text.
 
     skeleton: keys with their slots marked; one text per branch, else a single text.
-    slots: of a prompt's first document, and of a list's first item. key_start, key_end,
+    slots: the slots of a prompt's first document, and of a list's first item. key_start, key_end,
         first_value: position ids; odd_boundary: True if the tokenizer would merge the end of the
         key with the value.
-    stop: the stop rule in words, the number of states of its automaton, and the ids that end all.
+    stop: the stop rule in words, the number of states of its automaton, and the end-of-text ids.
     tokens: lengths of one prompt, with the sample in each document.
     waves: fields by wave, with the fields that each looks at; [] if all are read at once.
     steps: the most forward passes that a document takes part in, retries and repairs not counted;
@@ -112,7 +112,7 @@ def _waves(compiled: CompiledSchema) -> list[list[dict[str, Any]]]:
 
 
 def _num_documents(compiled: CompiledSchema) -> int:
-    """Returns the number of documents in a prompt; isolated documents are as a single one."""
+    """Returns the number of documents in a prompt: 1 for isolated documents."""
     config = compiled.decoding
     return config.documents_per_prompt if config.documents == "stacked" else 1
 
@@ -163,13 +163,15 @@ def _behind(attribute: Attribute, beside: Mapping[Path, Path], form: OutputForma
 
 
 def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]]:
-    """Returns the slots as data. ends: the position id of every key's last token. Fields that look
-    at others have nulls there."""
+    """Returns the slots as data. Keys that hold other fields' values hold null.
+
+    ends: the position id of every key's last token.
+    """
     specs = zip(compiled.attributes, compiled.slots, strict=False)
     copied = {attribute.path for attribute, spec in specs if spec.copying is not None}
 
     def slot(attribute: Attribute, key: str, num_tokens: int, k_max: int, end: int) -> Any:
-        names = [one.choices or (one.kind,) for one in attribute.variants]
+        names = [variant.choices or (variant.kind,) for variant in attribute.variants]
         name = " | ".join(chain.from_iterable(names))
         return {
             "name": attribute.name,
@@ -207,7 +209,7 @@ def _slots(compiled: CompiledSchema, ends: Sequence[int]) -> list[dict[str, Any]
 def _first_items(
     fields: Fields | None,
 ) -> Iterator[tuple[Attribute, int, Mapping[Path, Path], SlotSpec]]:
-    """Yields leaves of lists' first items with budgets, labels of the leaves beside, and specs."""
+    """Yields the leaves of lists' first items: leaf, budget, labels of its neighbours, spec."""
     for items in filter(None, fields.items if fields else ()):
         leaves = [segment.attribute for segment in items.segments]
         beside = {path: leaf.labels for path, leaf in zip(items.paths, leaves, strict=True)}
@@ -258,20 +260,24 @@ _REASONS = frozenset(
 
 
 def hints(attributes: Sequence[Attribute]) -> Iterator[str]:
-    """Yields a line for every field that seems to depend on a field beside it, as the unit of a
-    number or the outcome of a reason, but does not look at it."""
+    """Yields a line per field that seems to depend on a neighbour without looking at it.
+
+    Examples are the unit of a number, and a choice beside a reason.
+    """
     for field in attributes:
         if field.after:
             continue
-        beside = [other for other in attributes if other.path[:-1] == field.path[:-1]]
+        beside = [neighbour for neighbour in attributes if neighbour.path[:-1] == field.path[:-1]]
         free = [o for o in beside if o is not field and field.path not in o.after]
         if _words(field) & _UNITS and (field.is_text or field.choices):
-            numbers = [other for other in free if other.is_number]
-            before = [other for other in numbers if beside.index(other) < beside.index(field)]
-            # "weight unit" belongs to "weight"; other units to the closest number.
-            near = [other for other in numbers if _words(other) & _words(field)]
-            if found := near or before[::-1] or numbers:
-                yield _hint(field, found[0])
+            numbers = [neighbour for neighbour in free if neighbour.is_number]
+            before = [
+                neighbour for neighbour in numbers if beside.index(neighbour) < beside.index(field)
+            ]
+            # "weight unit" belongs to "weight"; other units belong to the closest number.
+            near = [neighbour for neighbour in numbers if _words(neighbour) & _words(field)]
+            if sources := near or before[::-1] or numbers:
+                yield _hint(field, sources[0])
         elif field.is_sure:
             reasons = [o for o in free if o.is_text and _words(o) & _REASONS]
             if reasons:
@@ -285,8 +291,86 @@ def _words(attribute: Attribute) -> set[str]:
     return set(attribute.label.casefold().replace("_", " ").split())
 
 
-def _hint(field: Attribute, other: Attribute) -> str:
+def _hint(field: Attribute, source: Attribute) -> str:
     return (
-        f"{field.name} may depend on {other.name}; with attr(after={other.path[-1]!r}) it is read "
-        "behind that value, in a later wave"
+        f"{field.name} may depend on {source.name}; with attr(after={source.path[-1]!r}) it is "
+        "read behind that value, in a later wave"
     )
+
+
+_VALUE_TOKENS = 2
+
+_LAYOUTS = {
+    "branched": "Keys: every key starts right after the prompt, in a branch of its own. Branches "
+    "share position ids and see nothing of each other.",
+    "gapped": "Keys: all stand in one skeleton, which every later token sees. After each key its "
+    "slot's k_max position ids are left free for the value.",
+    "autoregressive": "Keys: none are given. The model writes keys and values, one token after "
+    "the other, and sees all that it has written.",
+}
+_DOCUMENTS = {
+    "isolated": "Documents: each sees the instruction and itself. Positions restart after the "
+    "instruction.",
+    "stacked": "Documents: all share one sequence, and the outputs see all of them.",
+}
+_SLOTS = {
+    "independent": "Slots: a value sees the prompt, its key and its own tokens, never another "
+    "value.",
+    "causal": "Slots: the k-th token of a value also sees the first k tokens of the values "
+    "before it.",
+}
+
+
+def sentences(config: DecodingConfig) -> tuple[str, ...]:
+    """Returns the rule of visibility for these settings, in words."""
+    if config.layout == "autoregressive":
+        return (_LAYOUTS[config.layout],)
+    return (_LAYOUTS[config.layout], _DOCUMENTS[config.documents], _SLOTS[config.slots])
+
+
+def picture(config: DecodingConfig) -> dict[str, Any]:
+    """Returns the rule of visibility for a document of three slots, or two documents of two slots.
+
+    sees[q][k]: True if token q sees token k; `labels` names the tokens. I, D, S and every key are
+    one token each; values have two tokens.
+    """
+    import torch  # takes seconds, and is needed only here
+
+    from schemax.runtime.attention.visibility import TokenInfo, visible
+
+    writes_keys = config.layout == "autoregressive"
+    documents = ("a", "b") if config.documents == "stacked" else ("",)
+    numbers = ("",) if writes_keys else ("1", "2") if documents[1:] else ("1", "2", "3")
+    prompt = PromptIds(
+        instruction=(0,),
+        documents=((0,),) * len(documents),
+        opening=(0,),
+        keys=((() if writes_keys else (0,),) * len(numbers),) * len(documents),
+        k_max=(_VALUE_TOKENS + 1,) * len(numbers),
+        sampling_keys=(0,) * len(documents),
+    )
+    plan = plan_prompt(prompt, config)
+    filled = with_values(plan, [(0,) * _VALUE_TOKENS] * len(plan.slot_ids))
+    shown = [f"D{j + 1}" for j in range(len(documents))] if documents[1:] else ["D"]
+    slots = [document + number for document in documents for number in numbers]
+    labels = ["I", *shown, "S", *([] if writes_keys else [f"k{slot}" for slot in slots])]
+    for slot in slots:
+        value = "w" if writes_keys else f"v{slot}."
+        labels += [f"{value}{step + 1}" for step in range(_VALUE_TOKENS)]
+    # Values are shown right behind their keys, not at their places in the sequence.
+    after = [*range(len(plan.input_ids)), *plan.last_index.repeat(_VALUE_TOKENS)]
+    order = sorted(range(len(labels)), key=after.__getitem__)
+    integers = (filled.position_ids, filled.document, filled.slot, filled.step)
+    position, owner, branch, step = (torch.from_numpy(row[order])[None] for row in integers)
+    tokens = TokenInfo(position, owner, branch, step, torch.ones_like(step, dtype=torch.bool))
+    sees = visible(tokens, tokens, config)[0].tolist()
+    return {"labels": [labels[at] for at in order], "sees": sees}
+
+
+def lines(picture: Mapping[str, Any]) -> list[str]:
+    """Returns the matrix as text: a row per query token, a column per token that is seen."""
+    width = max(map(len, picture["labels"]))
+    rows = [("", picture["labels"])]
+    for label, row in zip(picture["labels"], picture["sees"], strict=True):
+        rows.append((label, ["■" if seen else "·" for seen in row]))
+    return [" ".join(cell.rjust(width) for cell in (label, *cells)) for label, cells in rows]

@@ -29,7 +29,7 @@ from schemax.formats import OutputFormat
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault of a declaration, or a possible one (level "warning").
+    """A fault of a declaration (level "refusal"), or a possible fault (level "warning").
 
     place: the file, and the line of the field or class, if known. field: dotted; None for the whole
         class. remedy: empty if `problem` says what to do.
@@ -71,10 +71,10 @@ def findings(
     declared = list(_declared(where))
     if not declared:
         raise InputError(f"{where} declares nothing: no class with fields, no JSON Schema document")
-    found: list[Finding] = []
-    for one in declared:
-        found += _refusals(one) or _compiled(one, model, formats)
-    return [one.name for one in declared], found
+    faults: list[Finding] = []
+    for declaration in declared:
+        faults += _refusals(declaration) or _compiled(declaration, model, formats)
+    return [declaration.name for declaration in declared], faults
 
 
 def _declared(where: str) -> Iterator[_Declared]:
@@ -95,44 +95,51 @@ def _of_class(model: Any) -> _Declared:
     return _Declared(model.__name__, _line_of(model, None), model)
 
 
-def _refusals(one: _Declared) -> list[Finding]:
-    if one.document is not None:
-        refused = refusals_of_document(one.document, AttrSchema)
+def _refusals(declaration: _Declared) -> list[Finding]:
+    if declaration.document is not None:
+        refused = refusals_of_document(declaration.document, AttrSchema)
     else:
-        refused = refusals_of(one.model)
-    return [_finding(one, "refusal", error.schema, error.field, error.reason) for error in refused]
+        refused = refusals_of(declaration.model)
+    return [
+        _finding(declaration, "refusal", error.schema, error.field, error.reason)
+        for error in refused
+    ]
 
 
 def _finding(
-    one: _Declared, level: str, name: str, field: str | None, reason: str, *formats: str
+    declaration: _Declared, level: str, name: str, field: str | None, reason: str, *formats: str
 ) -> Finding:
-    place = one.place if one.document is not None else _line_of(one.model, field)
+    place = (
+        declaration.place
+        if declaration.document is not None
+        else _line_of(declaration.model, field)
+    )
     problem, _, remedy = reason.partition("; ")
     return Finding(level, name, field, place, problem, remedy, formats)
 
 
 def _compiled(
-    one: _Declared, model: Unloaded, formats: Mapping[str, OutputFormat]
+    declaration: _Declared, model: Unloaded, formats: Mapping[str, OutputFormat]
 ) -> list[Finding]:
     """Returns the refusals and warnings when a declaration is compiled in each of the formats."""
-    schema = one.model or AttrSchema.from_json_schema(one.document or "")
-    found: dict[tuple[str, str | None, str], list[str]] = {}
+    schema = declaration.model or AttrSchema.from_json_schema(declaration.document or "")
+    by_fault: dict[tuple[str, str | None, str], list[str]] = {}
     for name, output in formats.items():
-        said: list[tuple[str, Any]] = []
+        messages: list[tuple[str, Any]] = []
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             try:
                 compile_schema(schema, model.tokenizer, format=output, eos_ids=model.eos_ids)
             except (SchemaError, TemplateError) as error:
-                said.append(("refusal", error))
+                messages.append(("refusal", error))
         kinds = (warning for warning in caught if issubclass(warning.category, UserWarning))
-        for level, one_said in (*said, *(("warning", warning.message) for warning in kinds)):
-            field = getattr(one_said, "field", None)
-            reason = getattr(one_said, "reason", None) or str(one_said)
-            found.setdefault((level, field, reason), []).append(name)
+        for level, message in (*messages, *(("warning", warning.message) for warning in kinds)):
+            field = getattr(message, "field", None)
+            reason = getattr(message, "reason", None) or str(message)
+            by_fault.setdefault((level, field, reason), []).append(name)
     return [
-        _finding(one, level, schema.__name__, field, reason, *names)
-        for (level, field, reason), names in found.items()
+        _finding(declaration, level, schema.__name__, field, reason, *names)
+        for (level, field, reason), names in by_fault.items()
     ]
 
 

@@ -30,9 +30,9 @@ class TracedStep:
     field: dotted name; "output" if one slot holds the whole output.
     text, token_ids: of the chosen token, and of forced tokens behind it.
     probability: of the chosen token.
-    rivals: (text, probability) of the likeliest tokens, before the grammar rules any out.
-    as_text: True if a choice is written again as free text. again: True if a refused value is asked
-        for again (`DecodingConfig.max_repairs`).
+    rivals: (text, probability) of the likeliest tokens, allowed by the grammar or not.
+    as_text: True if a choice is written again as free text. again: True if a refused value is
+        written again (`DecodingConfig.max_repairs`).
     """
 
     field: str
@@ -54,9 +54,9 @@ class TracedStep:
 class Trace:
     """The trace of a document.
 
-    passes: the steps of each pass, for the fields themselves; others: the number of tokens that
-        each chose for items of lists and alternatives of choices. prompt_tokens: of the first pass.
-    one_by_one: the passes of the same output if every token is written, keys included.
+    passes: the steps of each pass, without items of lists and alternatives of choices; others: the
+        number of tokens that each pass chose for those. prompt_tokens: of the first pass.
+    one_by_one: the passes of the same output if a pass writes every token, keys included.
     """
 
     text: str
@@ -73,7 +73,7 @@ class Trace:
             "field": next(iter(self.extraction.texts), "text"),  # whose places spans are
             "prompt_tokens": self.prompt_tokens,
             "one_by_one": self.one_by_one,
-            "passes": [[asdict(written) for written in one] for one in self.passes],
+            "passes": [[asdict(written) for written in steps] for steps in self.passes],
             "others": list(self.others),
             "row": self.extraction.to_row(details=True),
         }
@@ -84,19 +84,19 @@ def trace(
 ) -> Trace:
     """Reads one document, and returns the tokens that every pass wrote for it.
 
-    options: format, template, decoding, examples of `Extractor.stream`. Passes are shared with
-    other work of the extractor; only passes that wrote for the document count.
+    options: format, template, decoding, examples of `Extractor.stream`. Only passes that wrote for
+    the document count.
     Raises what compiling raises, InputError for a document that cannot be read, and ModelError for
-    models behind servers, whose passes cannot be seen.
+    a model behind a server, which does not show its passes.
     """
     if isinstance(extractor.model, RemoteModel):
-        raise ModelError("a server does not tell its passes; trace a model of this process")
+        raise ModelError("a server does not show its passes; trace a model of this process")
     seen: list[Progress] = []
     watcher = Watcher(seen.append, NUM_RIVALS)
-    found = extractor.extractions([document], schema, watcher=watcher, **options)
-    (compiled,) = found.compiled.values()
+    stream = extractor.extractions([document], schema, watcher=watcher, **options)
+    (compiled,) = stream.compiled.values()
     tracer = Tracer(document, compiled, RecordFields.of_options(options))
-    (extraction,) = found
+    (extraction,) = stream
     for progress in seen:
         tracer.take(progress)
     return tracer.trace(extraction)
@@ -132,7 +132,7 @@ class Tracer:
         self._done: dict[int, SlotOutput] = {}
 
     def take(self, progress: Progress) -> None:
-        """Adds a pass's steps; a request that begins again replaces all steps from there on."""
+        """Adds a pass's steps; a request that begins again replaces its later steps."""
         if progress.steps or progress.others:
             del self.passes[progress.number :], self._others[progress.number :]
             self.passes.append(tuple(map(self._written, progress.steps)))
@@ -155,7 +155,7 @@ class Tracer:
 
     def _written(self, step: Step) -> TracedStep:
         codec = self._compiled.codec
-        # The first token may hold the end of the key, if the tokenizer merges it with the value.
+        # The first token holds the end of the key if the tokenizer merges key and value.
         place, is_first = step.place, self._slots and not step.place.path and step.start == 0
         ids = (*(self._slots[place.number].begun if is_first else ()), *step.ids)
         return TracedStep(

@@ -27,8 +27,8 @@ class Unloaded:
     """A model's tokenizer and default settings, with the changes of a prompt file.
 
     place: the model's folder, Hub id or GGUF file, or a tokenizer's folder; as attribute, the
-    folder or file read. own_template: the path of the model's template, None without one.
-    Raises ModelError, OSError for files that cannot be read.
+    folder or file read. own_template: the path of the model's template, or None.
+    Raises ModelError and OSError for files that cannot be read.
     """
 
     def __init__(self, place: str | Path, prompt: PromptFile | None = None) -> None:
@@ -60,7 +60,7 @@ class Unloaded:
 
 
 def _folder_of(place: str | Path) -> Path:
-    """Returns the folder of a tokenizer, a local one or one downloaded from the Hub."""
+    """Returns the folder of a tokenizer: local, or downloaded from the Hub."""
     if Path(place).is_dir():
         return Path(place)
     if folder := cached_folder(str(place)):
@@ -75,7 +75,7 @@ def _folder_of(place: str | Path) -> Path:
 
 
 def _gguf_of(path: Path) -> Path | None:
-    """Returns the GGUF file that a path means, else None; imports its libraries only if needed."""
+    """Returns the GGUF file of a path, else None; imports GGUF libraries only if needed."""
     if not (path.is_dir() and any(path.glob("*.[gG][gG][uU][fF]"))) and path.suffix != ".gguf":
         return None
     from schemax.runtime.models.loading.gguf_file import gguf_in, is_gguf
@@ -92,8 +92,10 @@ def _of_gguf(file: Path) -> tuple[TextCodec, tuple[int, ...]]:
 
 
 def _of_folder(folder: Path) -> tuple[TextCodec, tuple[Any, ...]]:
-    """Returns the tokenizer, and the ids that end an output: the tokenizer's and the generation
-    config's."""
+    """Returns the tokenizer, and the ids that end an output.
+
+    The ids are the tokenizer's and the generation config's.
+    """
     try:
         codec = load_codec(folder)
     except (ModelError, OSError):

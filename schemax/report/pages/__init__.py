@@ -64,7 +64,7 @@ def to_json(value: Any) -> str:
     """Returns JSON that is safe inside <script>: "<" and lone surrogates are escaped."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     text = text.replace("<", "\\u003c")
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def write_page(path: str | os.PathLike[str], page: str) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import numpy as np
 from pydantic import BaseModel
@@ -20,14 +22,83 @@ from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.scores import scores_of
 from schemax.extraction.extractor import Extractor
 from schemax.results import Extraction
-from schemax.training.fitting.candidate import Candidate
-from schemax.training.fitting.search import Outcomes, OutOfTime
-from schemax.training.fitting.trials import OutcomeCounts, Trials
+from schemax.training.fitting.search import Candidate, Outcomes, OutOfTime
+
+OutcomeCounts = tuple[int, ...]
+"""The counts of outcomes (`OUTCOMES`) of a document's pairs, by the protocol."""
+
+
+def sidecar(output: Path) -> Path:
+    """Returns the file of measured outcomes that belongs to an output."""
+    return output.with_name(f"_{output.name}.fit.jsonl")
+
+
+class Trials:
+    """Outcomes by prompt and document, appended to a file line by line; path None: no file.
+
+    digest: of all that outcomes depend on; a file with another digest is overwritten.
+    """
+
+    def __init__(self, path: Path | None, digest: str) -> None:
+        self.outcomes: dict[tuple[str, int], OutcomeCounts] = {}
+        self.seconds = 0.0  # spent on measuring, earlier runs included
+        self._file: TextIO | None = None
+        if path is not None:
+            end = self._read(path, digest)
+            self._file = path.open("r+" if end else "w", encoding="utf-8")
+            self._file.seek(end)
+            self._file.truncate()  # drops a line that was cut off
+            if not end:
+                self._write({"digest": digest})
+        self.known = len(self.outcomes)
+
+    def add(self, key: str, row: int, outcome: OutcomeCounts) -> None:
+        self.outcomes[key, row] = outcome
+        self._write({"key": key, "row": row, "outcome": outcome})
+
+    def spend(self, seconds: float) -> None:
+        self.seconds += seconds
+        self._write({"seconds": round(seconds, 3)})
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, line: object) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+
+    def _read(self, path: Path, digest: str) -> int:
+        """Reads a file's lines; returns their length in bytes, 0 for any other file."""
+        try:
+            lines = path.read_bytes().splitlines(keepends=True)
+            if not lines or json.loads(lines[0]) != {"digest": digest}:
+                return 0
+        except (OSError, ValueError, RecursionError):
+            return 0
+        end = len(lines[0])
+        for line in lines[1:]:
+            try:
+                if not line.endswith(b"\n"):
+                    break
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                break
+            end += len(line)
+        return end
+
+    def _take(self, line: Any) -> None:
+        if "seconds" in line:
+            self.seconds += line["seconds"]
+        else:
+            self.outcomes[line["key"], line["row"]] = tuple(line["outcome"])
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The documents to read, and the options that a candidate reads them with.
+    """The documents to read, and the options to read them with.
 
     examples: the labelled documents, as `as_declared` returns them. shots: row -> demonstration.
     templates: name -> text; None is the template without a prompt file.
@@ -72,21 +143,21 @@ class Work:
 
 @contextmanager
 def _unwarned() -> Iterator[None]:
-    """Silences warnings about prompts, since most prompts that are tried will never be used."""
-    told = logging.getLogger("schemax")
-    before = told.level
-    told.setLevel(logging.ERROR)
+    """Silences warnings about prompts: most prompts that are tried are never used."""
+    package_logger = logging.getLogger("schemax")
+    before = package_logger.level
+    package_logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        told.setLevel(before)
+        package_logger.setLevel(before)
 
 
 @dataclass(slots=True)
 class Measuring:
-    """A `Measure` of the search, which reads no document twice with the same prompt.
+    """A `Measure` that reads no document twice with the same prompt.
 
     seconds: the time for measuring, including earlier runs. clock: in seconds.
     """
@@ -102,8 +173,8 @@ class Measuring:
         missing = [row for row in rows if (keys[row], row) not in self.trials.outcomes]
         if missing:
             self._read(candidate, keys, missing)
-        found = [self.trials.outcomes[keys[row], row] for row in rows]
-        return np.array(found, np.int64)
+        outcomes = [self.trials.outcomes[keys[row], row] for row in rows]
+        return np.array(outcomes, np.int64)
 
     def _read(self, candidate: Candidate, keys: Mapping[int, str], rows: Sequence[int]) -> None:
         if self.trials.seconds >= self.seconds:

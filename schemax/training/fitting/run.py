@@ -22,29 +22,32 @@ from schemax.config import Constrain
 from schemax.errors import InputError
 from schemax.evaluation.calibrate import FEWEST, calibrate
 from schemax.evaluation.examples import Example, row_ids, shown_text
-from schemax.evaluation.intervals import Interval, difference_interval, f1_interval
 from schemax.evaluation.labelled_schemas import lists_of
-from schemax.evaluation.scores import Scores, extractions_of, scores_of
+from schemax.evaluation.scores import (
+    Interval,
+    Scores,
+    difference_interval,
+    extractions_of,
+    f1_interval,
+    scores_of,
+)
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.labels import labelled_instance
 from schemax.extraction.prompt_file import Demonstration, PromptFile
 from schemax.extraction.stated import titles_of
 from schemax.io import fingerprint
 from schemax.servers.remote import RemoteModel
-from schemax.training.fitting.candidate import Candidate
-from schemax.training.fitting.demonstrations import coverage_order
-from schemax.training.fitting.measuring import Measuring, Work
-from schemax.training.fitting.search import SIZES, Search, Space, Trial
-from schemax.training.fitting.split import Split, split_rows
-from schemax.training.fitting.trials import Trials
+from schemax.training.fitting.measuring import Measuring, Trials, Work
+from schemax.training.fitting.search import SIZES, Candidate, Search, Space, Trial
+from schemax.training.fitting.split import Split, coverage_order, split_rows
 
 SEARCHING = 0.8
-"""The share of the time for the search; the rest calibrates and reads held-out documents."""
+"""The share of the time for the search; then held-out documents are read and values calibrated."""
 
 READY_MADE = ("verbatim", "standard", "generic")
 NEAREST = (4, 8)
 MOST_SHOWN = 1000
-"""The most rows of a category that may be shown, a few to each document."""
+"""The most rows of a category that documents choose their demonstrations from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +69,22 @@ class Fitted:
             self.before.counts(strict=strict), self.after.counts(strict=strict)
         )
 
-    def intervals(self, *, strict: bool = False) -> tuple[Interval, Interval]:
-        """Returns the 95 % intervals of F1 before and after."""
-        both = (self.before, self.after)
-        first, second = (f1_interval(one.counts(strict=strict)) for one in both)
-        return first, second
-
     def lines(self) -> Iterator[str]:
         """Yields the gain on the held-out documents, as text."""
         yield f"{counted(self.after.products, 'document')} held out:"
         for name, strict in (("F1", False), ("strict F1", True)):
-            scores = [one.strict if strict else one.protocol for one in (self.before, self.after)]
-            before, after = (
-                f"{one.f1:.3f} ({interval.low:.3f} to {interval.high:.3f})"
-                for one, interval in zip(scores, self.intervals(strict=strict), strict=True)
-            )
+            before, after = (_f1(scores, strict) for scores in (self.before, self.after))
             gain = self.gain(strict=strict)
             yield (
                 f"{name}: {before} before, {after} with the prompt file; the difference is "
                 f"{gain.low:+.3f} to {gain.high:+.3f}"
             )
+
+
+def _f1(scores: Scores, strict: bool) -> str:
+    interval = f1_interval(scores.counts(strict=strict))
+    f1 = (scores.strict if strict else scores.protocol).f1
+    return f"{f1:.3f} ({interval.low:.3f} to {interval.high:.3f})"
 
 
 def fit(
@@ -106,9 +105,9 @@ def fit(
     examples: as `as_declared` returns them; schemas: by category.
     seconds: the time, including earlier runs in the sidecar; four fifths of it are for the search.
     templates: name -> text of further templates. format: for all categories; None: their own.
-    sidecar: a file of measured outcomes, with which a killed run goes on.
-    model: identifies the model in the sidecar; None uses its weights.
-    tell: is called with a line for every trial.
+    sidecar: a file of measured outcomes; a run that was killed resumes from it.
+    model: identifies the model in the sidecar; None: a digest of its weights.
+    tell: receives a line per trial.
 
     Raises InputError for too few documents, and if the time ends before the first measurement.
     """
@@ -121,7 +120,7 @@ def fit(
     digest = _digest(work, split, model)
     with closing(Trials(sidecar, digest)) as trials:
         if trials.known:
-            tell(f"{trials.known} measured answers are in {sidecar}; the run goes on after them")
+            tell(f"{trials.known} measured answers are in {sidecar}; the run resumes behind them")
         measure = Measuring(work, trials, SEARCHING * seconds)
         first = _first(work)
         space = _space(work, split, first)
@@ -142,25 +141,25 @@ def fit(
         chosen = search.run()
     if not search.trials:
         raise InputError(
-            f"the time of {seconds:g} seconds was over before the prompt of now was measured on "
+            f"{seconds:g} seconds were over before the current prompt was measured on "
             f"{sum(map(len, split.deciding.values()))} documents; give more time"
         )
     prompt = _prompt_file(work, chosen, split)
     tell("reading the documents held out, without the prompt and with it")
     held_out = [examples[row] for rows in split.held_out.values() for row in rows]
     before, after = (
-        scores_of(held_out, extractions_of(one, held_out, schemas, format=format), schemas)
-        for one in (_without_prompt(extractor, raw=False), plain.with_prompt(prompt))
+        scores_of(held_out, extractions_of(reader, held_out, schemas, format=format), schemas)
+        for reader in (_without_prompt(extractor, raw=False), plain.with_prompt(prompt))
     )
     return Fitted(prompt, chosen, search.trials, before, after)
 
 
 def _without_prompt(extractor: Extractor, *, raw: bool = True) -> Extractor:
     """Returns the extractor without a prompt file; raw: without a calibration, too."""
-    plain = copy(extractor)
+    bare = copy(extractor)
     calibration = Calibration() if raw else extractor.defaults.calibration
-    plain.defaults = replace(extractor.defaults, prompt=PromptFile(), calibration=calibration)
-    return plain
+    bare.defaults = replace(extractor.defaults, prompt=PromptFile(), calibration=calibration)
+    return bare
 
 
 def _shots(
@@ -195,21 +194,25 @@ def _templates(
 
 
 def _first(work: Work) -> Candidate:
-    """Returns the current prompt as a candidate. For untrained models it names the settings, which
-    a prompt file would else leave out."""
+    """Returns the current prompt as a candidate.
+
+    For models that schemax did not train, it names the settings that a prompt file leaves out.
+    """
     extractor, name = work.extractor, next(iter(work.templates))
     if extractor.defaults.is_trained or not _has_slots(extractor):
         return Candidate(name)
     settled = [extractor.defaults.settled(schema)[0] for schema in work.schemas.values()]
     return Candidate(
         name,
-        constrain="document" if all(one.constrain == "document" for one in settled) else "types",
-        contextual_calibration=all(one.contextual_calibration for one in settled),
+        constrain="document"
+        if all(config.constrain == "document" for config in settled)
+        else "types",
+        contextual_calibration=all(config.contextual_calibration for config in settled),
     )
 
 
 def _has_slots(extractor: Extractor) -> bool:
-    """True if decoding can constrain values to what their fields, or their documents, allow."""
+    """Returns True if decoding can constrain values to their types or their documents."""
     return extractor.defaults.decoding.is_held and not isinstance(extractor.model, RemoteModel)
 
 
@@ -223,7 +226,7 @@ def _space(work: Work, split: Split, first: Candidate) -> Space:
         pool[category] = coverage_order(rows, labels, names, SIZES[-1])[:MOST_SHOWN]
     config = extractor.defaults.decoding
     slots = _has_slots(extractor)
-    other: Constrain = (
+    alternative: Constrain = (
         "types" if (first.constrain or config.constrain) == "document" else "document"
     )
     scored = first.contextual_calibration
@@ -239,14 +242,14 @@ def _space(work: Work, split: Split, first: Candidate) -> Space:
     return Space(
         pool,
         templates=tuple(work.templates),
-        constrain=(other,) if slots else (),
+        constrain=(alternative,) if slots else (),
         contextual_calibration=(not scored,) if slots and chosen else (),
         nearest=NEAREST if nearest else (),
     )
 
 
 def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
-    """Returns a digest of all that answers and comparisons depend on, apart from the time."""
+    """Returns a digest of all that outcomes depend on, apart from the time."""
     extractor = work.extractor
     if model is None:
         local = extractor.model
@@ -260,7 +263,7 @@ def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
                 "dtype": str(local.dtype),
             }
         )
-    said = {
+    basis = {
         "version": version(),
         "model": dict(model),
         "template": str(extractor.defaults.template),
@@ -269,14 +272,14 @@ def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
         "templates": dict(work.templates),
         "format": work.format or str(extractor.defaults.format),
         "formats": [settings_of(schema).format for schema in work.schemas.values()],
-        "examples": [repr(one) for one in work.examples],
+        "examples": [repr(example) for example in work.examples],
         "split": [split.pool, split.deciding, split.held_out],
     }
-    return fingerprint.digest(json.dumps(said, sort_keys=True, default=str))
+    return fingerprint.digest(json.dumps(basis, sort_keys=True, default=str))
 
 
 def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
-    """Returns the candidate as a prompt file, with a calibration if the values suffice for one."""
+    """Returns the candidate as a prompt file, calibrated if there are enough labels."""
     names = row_ids(work.examples)
 
     def demonstrations(shown: Mapping[str, Sequence[int]]) -> tuple[Demonstration, ...]:
@@ -294,7 +297,7 @@ def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
     )
     shown = chosen.shown
     if chosen.nearest:
-        # More examples include more similar ones, and the deciding rows are not needed any more.
+        # The choice is made, so the deciding rows may be shown, too.
         shown = {
             name: (*rows, *(row for row in split.deciding[name] if row in work.shots))
             for name, rows in shown.items()
@@ -312,7 +315,7 @@ def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
 
 
 def _demonstration(example: Example, name: str, schema: type[BaseModel]) -> Demonstration:
-    """Returns a labelled document as people would write it: lists as lists."""
+    """Returns a labelled document as a person writes it: lists as JSON arrays."""
     lists = lists_of(schema)
     stated = {
         label: json.loads(text) if label in lists and text is not None else text

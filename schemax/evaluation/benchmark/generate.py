@@ -1,6 +1,6 @@
 """transformers' `generate`: requests that write keys and values, behind an instruction's cache.
 
-`Replay` makes it write given answers, at the cost of writing its own.
+`Replay` makes `generate` write the expected answers, at the cost of writing its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from transformers import (
     StoppingCriteriaList,
 )
 
-from schemax.evaluation.benchmark.engines.base import Emitted, Engine, EngineOptions
+from schemax.evaluation.benchmark.engines import Emitted, Engine, EngineOptions
 from schemax.evaluation.benchmark.workload import Ids, Workload
 from schemax.runtime.models.architecture import state_name
 
@@ -48,16 +48,16 @@ class Replayed(Engine):
         size: int,
         work: Workload,
     ) -> list[Ids]:
-        """Runs `generate` behind every prompt, `size` of them at a time.
+        """Runs `generate` behind every prompt, `size` prompts at a time.
 
         owners: the category of every prompt, which begins with the category's instruction. An
         instruction is read once; every batch gets a copy of its cache.
         """
-        found: dict[int, Ids] = {}
+        outputs: dict[int, Ids] = {}
         for owner in sorted(set(owners)):
             instruction = work.categories[owner].instruction
             cache = prefix_cache(self.module, instruction)
-            own = [place for place, one in enumerate(owners) if one == owner]
+            own = [place for place, category in enumerate(owners) if category == owner]
             for batch in alike_batches([prompts[place] for place in own], size):
                 places = [own[n] for n in batch]
                 rests = [prompts[place][len(instruction) :] for place in places]
@@ -65,19 +65,19 @@ class Replayed(Engine):
                 replay = self.replay(places, [answers[p] for p in places], inputs[0], work)
                 own_cache = cache_arguments(self.module, copied_cache(cache, len(places)))
                 rows = self.generated(*inputs, replay, work, **own_cache)
-                found.update(zip(places, rows, strict=True))
-        return [found[place] for place in range(len(prompts))]
+                outputs.update(zip(places, rows, strict=True))
+        return [outputs[place] for place in range(len(prompts))]
 
     def replay(
         self, places: Sequence[int], answers: Sequence[Ids], input_ids: Tensor, work: Workload
     ) -> Replay:
-        """Makes `generate` write the answers behind (B, L) prompts. places: the prompts'."""
+        """Returns the processor that makes `generate` write the answers. input_ids: (B, L)."""
         return Replay(input_ids, answers, work.eos_id)
 
     def generated(
         self, input_ids: Tensor, mask: Tensor, replay: Replay, work: Workload, **more: Any
     ) -> list[Ids]:
-        """Runs `generate` behind (B, L) prompts: tokens of each row up to its own end."""
+        """Runs `generate` behind (B, L) prompts; returns each row's tokens up to its end."""
         config = GenerationConfig(  # type: ignore[no-untyped-call]
             do_sample=False,
             max_new_tokens=replay.longest,
@@ -111,7 +111,7 @@ class Generate(Replayed):
 
 
 def prefix_cache(module: Any, ids: Ids) -> DynamicCache:
-    """The keys and values of an instruction; an empty cache for an empty instruction."""
+    """Returns the keys and values of an instruction; an empty cache for an empty instruction."""
     cache = DynamicCache(config=module.config)
     if ids:
         with torch.inference_mode():
@@ -121,36 +121,36 @@ def prefix_cache(module: Any, ids: Ids) -> DynamicCache:
 
 
 def cache_arguments(module: Any, cache: DynamicCache) -> dict[str, Any]:
-    """The arguments, as this transformers names them, with which a model continues a cache."""
+    """Returns the arguments with which a model of this transformers continues a cache."""
     return {state_name(module) or "past_key_values": cache, "use_cache": True}
 
 
 def copied_cache(cache: DynamicCache, rows: int) -> DynamicCache:
-    """A copy of the cache for as many rows, which may be written to."""
-    made = copy.deepcopy(cache)
-    if made.get_seq_length():
-        made.batch_repeat_interleave(rows)
-    return made
+    """Returns a copy of the cache, repeated for so many rows."""
+    repeated = copy.deepcopy(cache)
+    if repeated.get_seq_length():
+        repeated.batch_repeat_interleave(rows)
+    return repeated
 
 
 def behind(
     instruction: Ids, rests: Sequence[Ids], pad: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """(B, L) ids and mask of prompts with one instruction, padded right behind it."""
+    """Returns (B, L) ids and mask of prompts with one instruction, padded right behind it."""
     ids, mask = left_padded(rests, pad, device)
     prefix = torch.tensor([instruction], dtype=torch.int64, device=device).expand(len(rests), -1)
     return torch.cat([prefix, ids], dim=1), torch.cat([torch.ones_like(prefix), mask], dim=1)
 
 
 def alike_batches(stems: Sequence[Ids], size: int) -> Iterator[list[int]]:
-    """Yields places in batches of like length, the longest first: memory runs out early if ever."""
+    """Yields places in batches of similar length, the longest first, which need most memory."""
     order = sorted(range(len(stems)), key=lambda place: -len(stems[place]))
     for at in range(0, len(order), size):
         yield order[at : at + size]
 
 
 def left_padded(rows: Sequence[Ids], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """(B, L) ids and (B, L) mask, padded on the left for `generate`."""
+    """Returns (B, L) ids and (B, L) mask, padded on the left for `generate`."""
     tensors = [torch.tensor(row, dtype=torch.int64) for row in rows]
     ids = pad_sequence(tensors, batch_first=True, padding_value=pad, padding_side="left")
     lengths = torch.tensor(list(map(len, rows)))
@@ -159,9 +159,9 @@ def left_padded(rows: Sequence[Ids], pad: int, device: torch.device) -> tuple[Te
 
 
 class Replay(LogitsProcessor):
-    """Raises the score of the answer's token, per row and step, above all others.
+    """Raises the score of the answer's next token above all other scores, per row and step.
 
-    The library itself still computes scores, copies them and searches their maximum.
+    The library still computes scores, copies them and searches their maximum.
 
     prompts: (B, L) padded ids; rows: (B,) answers; filler: the token of a finished row while others
         go on.

@@ -1,16 +1,20 @@
-"""`discover`: makes a declaration from samples, as in figure 10 of the paper, but for the values.
+"""Discovery: declares the attributes of a category from samples, as in the paper's figure 10.
 
 The model only names attributes. Their values, and hence their types, come from reading the samples,
-so that the declaration holds nothing that no document states.
+so that the declaration holds nothing that no document states:
+samples -> names (listed by a model, and in lines `name: value`) -> the values of the names in the
+samples -> types -> a JSON Schema document, and its coverage of the samples.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from pydantic import Field, create_model
 
 from schemax.attributes import attr
 from schemax.attributes.json_document import class_name
+from schemax.attributes.ready_made import words_of
 from schemax.base.messages import clipped, some_of
 from schemax.base.resources import resource_dir
 from schemax.errors import InputError, SchemaError
@@ -27,8 +32,7 @@ from schemax.extraction.extractor import Extractor, loaded
 from schemax.extraction.schema import AttrSchema
 from schemax.reading.booleans import WORDS
 from schemax.results import Extraction
-from schemax.training.discovery.names import AttributeName, candidates
-from schemax.training.discovery.property_types import PropertyType, declared
+from schemax.training.property_types import PropertyType, declared
 
 TEMPLATE = resource_dir("templates") / "discovery" / "attributes.jinja"
 
@@ -50,9 +54,9 @@ _SAME = 3
 class FoundAttribute:
     """An attribute that samples state, with its frequency.
 
-    name: of the property; lists: the number of the model's lists that name it; lines: the number of
-    samples with a line `name: value`; coverage: the share of samples with a value when they are
-    read with the declaration. unit: of a number, None without one.
+    name: of the property; lists: the number of the model's lists with the name; lines: the number
+    of samples with a line `name: value`; coverage: the share of samples in which the declaration
+    reads a value. unit: of a number, or None.
     """
 
     name: str
@@ -69,9 +73,10 @@ class FoundAttribute:
 class Discovery:
     """A declaration made from samples.
 
-    schema: the declaration; document: the same as JSON Schema; samples, lists: numbers of samples
-    read and of lists by the model; attributes: in order; left_out: name -> reason; doubt: reasons
-    not to rely on it, and a remedy; None without any."""
+    schema: the declaration; document: the declaration as JSON Schema; samples, lists: the numbers
+    of samples and of the model's lists; attributes: in order; left_out: name -> reason; doubt: the
+    reasons not to rely on the declaration, with a remedy, or None.
+    """
 
     schema: type[AttrSchema]
     document: Mapping[str, Any]
@@ -84,8 +89,8 @@ class Discovery:
     def report(self) -> dict[str, Any]:
         """Returns the discovery without the declaration, as JSON."""
         rows = list(map(asdict, self.attributes))
-        found = {"category": self.document["category"], "samples": self.samples}
-        return found | {"lists": self.lists, "attributes": rows, "left_out": dict(self.left_out)}
+        head = {"category": self.document["category"], "samples": self.samples}
+        return head | {"lists": self.lists, "attributes": rows, "left_out": dict(self.left_out)}
 
 
 def discover(
@@ -101,14 +106,14 @@ def discover(
     """Declares the attributes that documents of a category state, from samples of them.
 
     products: texts, or mappings as `extract` takes them; samples: how many of the first 10,000
-        are drawn and read, always the same ones.
+        are drawn and read; every call draws the same samples.
     category: the subject of the documents, in words.
     model: a folder or Hub id; extractor: a loaded one. Without either, `Extractor.default()`, whose
         embedded model is poor at naming attributes.
     text: the keys of a record that the model is shown; None shows all but id and category.
 
-    Warns (UserWarning) if little was found, or lists of names hardly agree: mostly because the
-    model is too small. `.json_schema()` of the result is a document to review, edit and keep.
+    Warns (UserWarning) if few attributes are found, or lists of names hardly agree; the usual cause
+    is a small model. `.json_schema()` of the result is a document to review, edit and keep.
 
     Raises InputError if no document can be read, SchemaError if no attribute is found, ModelError,
     and ValueError for settings that exclude each other.
@@ -118,12 +123,12 @@ def discover(
     if extractor is None:
         extractor = Extractor.default() if model is None else loaded(str(model))
     shown = RecordFields.of(text, "id", None)
-    found = discovered(
+    discovery = discovered(
         products, category, extractor, max_attributes=max_attributes, samples=samples, shown=shown
     )
-    if found.doubt is not None:
-        warnings.warn(f"{category}: {found.doubt}", UserWarning, stacklevel=2)
-    return found.schema
+    if discovery.doubt is not None:
+        warnings.warn(f"{category}: {discovery.doubt}", UserWarning, stacklevel=2)
+    return discovery.schema
 
 
 def discovered(
@@ -142,14 +147,14 @@ def discovered(
     if not (category := category.strip()):
         raise ValueError("category is empty; say in words what the documents are about")
     documents = _drawn(read_documents(products, shown or RecordFields()), samples)
-    # Without the keys of records, which name existing columns, not attributes to be read.
+    # Keys of records name columns, not attributes to read.
     bodies = ["\n".join(document.texts.values()) for document in documents]
     lists, problem = _lists(extractor, category, bodies, max_attributes)
     named = candidates(lists, bodies)[: 2 * max_attributes]
     where = class_name(category)
     if not named:
-        said = some_of(name for names in lists for name in names) or problem or "nothing"
-        raise _nothing(where, f"the model listed {clipped(said)}")
+        listed = some_of(name for names in lists for name in names) or problem or "nothing"
+        raise _nothing(where, f"the model listed {clipped(listed)}")
     texts = [document.text or "" for document in documents]
     values = _values(extractor, category, named, texts)
     kept, left_out = _kept(named, values, len(texts), max_attributes)
@@ -157,7 +162,7 @@ def discovered(
         tried = some_of(candidate.title for candidate in named)
         raise _nothing(where, f"the samples state none of the names that were found ({tried})")
     properties = {_property(named[place].title): place for place in kept}
-    found = {
+    types = {
         name: declared(named[place].title, list(values[place].values()))
         for name, place in properties.items()
     }
@@ -166,7 +171,7 @@ def discovered(
         "title": category[:1].upper() + category[1:],
         "category": category,
         "type": "object",
-        "properties": {name: node for name, (_, node) in found.items()},
+        "properties": {name: node for name, (_, node) in types.items()},
     }
     schema = AttrSchema.from_json_schema(document)
     stated = _coverage(extractor, schema, texts)
@@ -174,8 +179,8 @@ def discovered(
         FoundAttribute(
             name,
             named[place].title,
-            found[name][0],
-            found[name][1].get("unit"),
+            types[name][0],
+            types[name][1].get("unit"),
             named[place].lists,
             len(named[place].documents),
             stated[at] / len(texts),
@@ -188,7 +193,7 @@ def discovered(
 
 
 def _drawn(documents: Iterator[Document], samples: int) -> list[Document]:
-    """Draws some of the readable documents, in order, the same ones every time."""
+    """Draws readable documents, in order; equal documents give equal samples."""
     chosen: list[tuple[int, Document]] = []
     random_number = random.Random(0)
     problem, read = "there are none", 0
@@ -211,7 +216,7 @@ def _drawn(documents: Iterator[Document], samples: int) -> list[Document]:
 def _lists(
     extractor: Extractor, category: str, bodies: Sequence[str], most: int
 ) -> tuple[list[list[str]], str | None]:
-    """Returns a list of names per few documents, and the problem of a failed list, if any."""
+    """Returns lists of names, each from a few documents, and the problem of a failed list."""
     names = attr(
         f"the names, {most} at most",
         default_factory=list,
@@ -235,12 +240,14 @@ def _lists(
 
 
 def _listed(item: Extraction[Any]) -> list[str]:
-    """Returns the names of a list; if it was cut off, the complete ones."""
+    """Returns the complete names of a list."""
     if names := getattr(item.value, "attributes", None):
         return list(names)
     result = item.fields["attributes"]
-    found: Any = repair_json(result.raw or "", return_objects=True)
-    names = [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    repaired: Any = repair_json(result.raw or "", return_objects=True)
+    names = (
+        [name for name in repaired if isinstance(name, str)] if isinstance(repaired, list) else []
+    )
     return names[:-1] if result.finish_reason == "length" else names
 
 
@@ -253,39 +260,41 @@ def _values(
         for place, candidate in enumerate(named)
     }
     wanted = _schema(category, fields)
-    found = [dict(candidate.documents) for candidate in named]
+    values = [dict(candidate.documents) for candidate in named]
     for item in extractor.stream(texts, wanted):
         for place in range(len(named) if item.value is not None else 0):
             result = item.fields[f"a{place}"]
             value = result.value
-            # A value that the document does not hold is a hallucination.
+            # A value that is absent from the document is a hallucination.
             if value and (result.grounded or value.casefold() in WORDS):
-                found[place].setdefault(item.index, value)
-    return found
+                values[place].setdefault(item.index, value)
+    return values
 
 
 def _kept(
     named: Sequence[AttributeName], values: Sequence[Mapping[int, str]], samples: int, most: int
 ) -> tuple[list[int], dict[str, str]]:
-    """Returns the places of the names that become attributes; for the others, the reason."""
+    """Returns the places of the names that become attributes; name -> reason for other names."""
     kept: list[int] = []
     left_out: dict[str, str] = {}
     for place, candidate in enumerate(named):
         stated = values[place]
-        twin = next((one for one in kept if _are_same(values[one], stated)), None)
+        twin = next((earlier for earlier in kept if _are_same(values[earlier], stated)), None)
         if len(stated) < max(1.0, _LEAST_STATED * samples):
             left_out[candidate.title] = f"{len(stated)} of {samples} samples state it"
         elif twin is not None:
             left_out[candidate.title] = f"has always the values of {named[twin].title}"
         elif len(kept) == most:
-            left_out[candidate.title] = f"fewer name it than the first {most}"
+            left_out[candidate.title] = f"{most} names are more frequent"
         else:
             kept.append(place)
     return kept, left_out
 
 
-def _are_same(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
-    return len(other) >= _SAME and all(one.get(place) == value for place, value in other.items())
+def _are_same(first: Mapping[int, str], second: Mapping[int, str]) -> bool:
+    return len(second) >= _SAME and all(
+        first.get(place) == value for place, value in second.items()
+    )
 
 
 def _coverage(extractor: Extractor, schema: type[AttrSchema], texts: Sequence[str]) -> list[int]:
@@ -302,20 +311,20 @@ def _doubt(attributes: Sequence[FoundAttribute], lists: int, most: int) -> str |
     count = len(attributes)
     agreed = sum(max(item.lists, item.lines) > 1 for item in attributes)
     stated = sum(item.coverage >= _OFTEN for item in attributes)
-    said = []
+    reasons = []
     if count < min(_FEW, most):
-        said.append("which are few")
+        reasons.append("which are few")
     if lists > 1 and 2 * agreed < count:
-        said.append(f"{count - agreed} named by one list of {lists} alone")
+        reasons.append(f"{count - agreed} named by one list of {lists} alone")
     if 2 * stated < count:
-        said.append(f"{count - stated} with values in less than {_OFTEN:.0%} of the samples")
-    what = f"do not rely on what was found: {count} attributes, {', '.join(said)}"
-    return f"{what}; {_REMEDY}" if said else None
+        reasons.append(f"{count - stated} with values in less than {_OFTEN:.0%} of the samples")
+    text = f"do not rely on what was found: {count} attributes, {', '.join(reasons)}"
+    return f"{text}; {_REMEDY}" if reasons else None
 
 
 def _schema(category: str, fields: Mapping[str, Any]) -> Any:
-    given: Any = {"__base__": AttrSchema, "__cls_kwargs__": {"category": category}, **fields}
-    return create_model(class_name(category), **given)
+    definition: Any = {"__base__": AttrSchema, "__cls_kwargs__": {"category": category}, **fields}
+    return create_model(class_name(category), **definition)
 
 
 def _property(title: str) -> str:
@@ -328,10 +337,95 @@ def _nothing(where: str, why: str) -> SchemaError:
 
 def as_json(document: Mapping[str, Any]) -> str:
     """Formats a document with one property per line, for people to read and edit."""
-    rest = {key: value for key, value in document.items() if key != "properties"}
-    head = json.dumps(rest, ensure_ascii=False, indent=2).removesuffix("\n}")
+    outer = {key: value for key, value in document.items() if key != "properties"}
+    head = json.dumps(outer, ensure_ascii=False, indent=2).removesuffix("\n}")
     lines = ",\n".join(
         f"    {json.dumps(key, ensure_ascii=False)}: {json.dumps(node, ensure_ascii=False)}"
         for key, node in document["properties"].items()
     )
     return f'{head},\n  "properties": {{\n{lines}\n  }}\n}}\n'
+
+
+_MOST_WORDS, _LONGEST = 4, 40
+_LONGEST_VALUE = 100
+_WORD = re.compile(r"[^\W\d_]{2,}")
+# `Weight: 2 kg`: a line, an item of a list, or a part between bars.
+_LINE = re.compile(
+    rf"[ \t]*[-*•·]?[ \t]*([^\W\d_][^:=\n|]{{0,{_LONGEST}}}?)[ \t]*[:=][ \t]+"
+    rf"(\S[^\n|]{{0,{_LONGEST_VALUE}}})"
+)
+# Names without information about the product, as `words_of` writes them.
+_NOTHING = [words_of(name) for name in ("price", "cost", "name value", "note", "attribute")]
+_SPELLINGS = {"colour": "color", "fibre": "fiber", "flavour": "flavor", "metre": "meter"}
+_EMPTY = frozenset({"product", "item", "the"})
+
+
+@dataclass(slots=True)
+class AttributeName:
+    """A name that may become an attribute.
+
+    spellings: counts; lists: the number of the model's lists with the name; documents: place of a
+    document with a line `name: value` -> value.
+    """
+
+    spellings: Counter[str] = field(default_factory=Counter)
+    lists: int = 0
+    documents: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The most common spelling."""
+        text = self.spellings.most_common(1)[0][0]
+        return text[:1].upper() + text[1:]
+
+
+def candidates(lists: Iterable[Sequence[str]], texts: Sequence[str]) -> list[AttributeName]:
+    """Returns the names in the model's lists and in lines of the texts, most frequent first."""
+    by_key: dict[tuple[str, ...], AttributeName] = {}
+    total = 0
+    for names in lists:
+        total += 1
+        of_list: dict[tuple[str, ...], str] = {}
+        for name in names:
+            if (key := _key(name)) is not None:
+                of_list.setdefault(key, _plain(name))
+        for key, name in of_list.items():
+            candidate = by_key.setdefault(key, AttributeName())
+            candidate.spellings[name] += 1
+            candidate.lists += 1
+    lines = _stated_in_lines(texts)
+    for key, stated in lines.items():
+        if key in by_key or len(stated) > 1:  # a single line is not enough
+            candidate = by_key.setdefault(key, AttributeName())
+            candidate.spellings.update(name for name, _ in stated.values())
+            candidate.documents = {place: value for place, (_, value) in stated.items()}
+    shares = {
+        id(item): item.lists / max(1, total) + len(item.documents) / max(1, len(texts))
+        for item in by_key.values()
+    }
+    return sorted(by_key.values(), key=lambda item: -shares[id(item)])
+
+
+def _stated_in_lines(texts: Sequence[str]) -> dict[tuple[str, ...], dict[int, tuple[str, str]]]:
+    """Returns key of a name -> document -> (name, value), from lines `name: value`."""
+    lines: dict[tuple[str, ...], dict[int, tuple[str, str]]] = {}
+    for place, text in enumerate(texts):
+        for part in re.split(r"[\n|]", text):
+            match = _LINE.fullmatch(part.rstrip())
+            if match and (key := _key(match[1])) is not None:
+                lines.setdefault(key, {}).setdefault(place, (_plain(match[1]), match[2]))
+    return lines
+
+
+def _key(name: str) -> tuple[str, ...] | None:
+    """Returns a key, equal for synonyms; None if the text is not a name."""
+    name = _plain(name)
+    if len(name) > _LONGEST or not _WORD.search(name) or len(name.split()) > _MOST_WORDS:
+        return None
+    words = words_of(" ".join(_SPELLINGS.get(word, word) for word in name.casefold().split()))
+    bare = tuple(word for word in words if word not in _EMPTY) or words
+    return None if not bare or bare in _NOTHING else bare
+
+
+def _plain(name: str) -> str:
+    return " ".join(re.sub(r"[\"“”<>{}\[\]]|[:.;,]+$", " ", name).replace("_", " ").split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from schemax.attributes.ready_made import words_of
 from schemax.base.messages import harmless, one_line
@@ -16,22 +16,18 @@ from schemax.reading.units import field_unit
 
 PropertyType = Literal["number", "choice", "yes or no", "list", "text"]
 
-# The least shares of values that must be of a type: of lists `_SOME`, of others `_MOST`.
+# The least share of values that must be of a type; `_SOME` for lists.
 _MOST, _SOME = 0.8, 0.3
-# Choices are closed: every choice must occur more than once among enough values.
+# Choices are closed: there must be enough values, and every choice must occur more than once.
 _CHOICE_VALUES, _MOST_CHOICES = 8, 10
 _EXAMPLES = 3
 _LONGEST_NUMBER, _LONGEST_EXAMPLE = 9, 60
-# Letters behind a number are units; others name sizes and classes: 4K, 1080p, 5G.
+# Letters that are units behind a number; other letters name sizes and classes: 4K, 1080p, 5G.
 _UNITS = frozenset("glmvwh%\"'″′°")
 
 
-class _Amount(NamedTuple):
-    """An amount. unit: its name in pint, or a currency; rest: the text around the amount."""
-
-    value: Decimal
-    unit: str | None
-    rest: str
+_Amount = tuple[Decimal, str | None, str]
+"""The value, the unit (its name in pint, or a currency), and the text around the amount."""
 
 
 def declared(title: str, values: Sequence[str]) -> tuple[PropertyType, dict[str, Any]]:
@@ -47,36 +43,35 @@ def declared(title: str, values: Sequence[str]) -> tuple[PropertyType, dict[str,
         listed = {"type": "array", "items": {"type": "string"}, "examples": _commonest(items)}
         return "list", {**node, **listed}
     spelt = _spellings(values)
-    distinct, seldom = len(spelt), min((sum(found.values()) for found in spelt.values()), default=0)
+    distinct, seldom = (
+        len(spelt),
+        min((sum(counts.values()) for counts in spelt.values()), default=0),
+    )
     if len(values) >= _CHOICE_VALUES and distinct <= _MOST_CHOICES and seldom > 1:
-        choices = [found.most_common(1)[0][0] for found in spelt.values()]
+        choices = [counts.most_common(1)[0][0] for counts in spelt.values()]
         return "choice", {**node, "enum": [*choices, None]}
     return "text", {**node, "type": ["string", "null"], "examples": _commonest(values)}
 
 
 def _number(values: Sequence[str]) -> Mapping[str, Any] | None:
     """Returns the JSON Schema of numbers, with their most common unit; None for other values."""
-    amounts = [found for value in values if (found := _amount(value)) is not None]
+    amounts = [amount for value in values if (amount := _amount(value)) is not None]
     if not amounts or len(amounts) < _MOST * len(values):
         return None
-    units = Counter(found.unit for found in amounts if found.unit)
-    bare = [found for found in amounts if not found.unit]
+    units = Counter(unit for _, unit, _ in amounts if unit)
+    words = Counter(around for _, unit, around in amounts if not unit)
     # Words around numbers without a unit ("Pack of 6") must always be the same.
-    if bare and Counter(found.rest for found in bare).most_common(1)[0][1] < _MOST * len(bare):
+    if words and words.most_common(1)[0][1] < _MOST * words.total():
         return None
-    is_counted = any(found.rest != "#" for found in bare)  # "100 Count", beside "20 ct"
+    is_counted = any(around != "#" for around in words)  # "100 Count", beside "20 ct"
     if not units or is_counted:
-        whole = all(found.value == found.value.to_integral() for found in amounts)
+        whole = all(value == value.to_integral() for value, _, _ in amounts)
         return {"type": ["integer" if whole else "number", "null"]}
     ((unit, times),) = units.most_common(1)
-    if times + len(bare) < _MOST * len(amounts) and not _convert(amounts, unit):
+    kinds = {field_unit(name).kind for name in units}
+    if times + words.total() < _MOST * len(amounts) and len(kinds) > 1:
         return None
     return {"type": ["number", "null"], "unit": unit}
-
-
-def _convert(amounts: Sequence[_Amount], unit: str) -> bool:
-    kinds = {field_unit(name).kind for name in (unit, *(amount.unit or unit for amount in amounts))}
-    return len(kinds) == 1
 
 
 def _amount(value: str) -> _Amount | None:
@@ -91,7 +86,7 @@ def _amount(value: str) -> _Amount | None:
     ):
         return None
     if amount.codes:
-        return _Amount(amount.value, amount.codes[0], "")
+        return amount.value, amount.codes[0], ""
     # A quotation mark is an inch, not a second of arc.
     units = [unit for unit, _ in amount.units or () if "[angle]" not in unit.dimensionality]
     unit = str(units[0]) if units and _is_unit(amount.name) else None
@@ -99,12 +94,12 @@ def _amount(value: str) -> _Amount | None:
     if unit is None and behind[:1].isalpha():  # "4K", "1080p"
         return None
     before = value[: text.tokens[amount.first].start].strip(" -")
-    rest = f"{before} # {behind.strip(' -.')}".casefold().strip() if unit is None else before
-    return _Amount(amount.value, unit, rest)
+    around = f"{before} # {behind.strip(' -.')}".casefold().strip() if unit is None else before
+    return amount.value, unit, around
 
 
 def _is_unit(name: str) -> bool:
-    """True for a name that is a unit in values."""
+    """Returns True for a name that is a unit in values."""
     return len(name) > 1 or name in _UNITS
 
 
@@ -112,18 +107,18 @@ def _is_yes_or_no(value: str, title: str) -> bool:
     return value.casefold() in WORDS or set(words_of(value)) <= set(words_of(title))
 
 
-def _share(values: Sequence[str], is_one: Any) -> float:
-    return sum(map(bool, map(is_one, values))) / len(values) if values else 0.0
+def _share(values: Sequence[str], matches: Any) -> float:
+    return sum(map(bool, map(matches, values))) / len(values) if values else 0.0
 
 
 def _spellings(values: Sequence[str]) -> dict[tuple[str, ...], Counter[str]]:
-    found: dict[tuple[str, ...], Counter[str]] = {}
+    counts: dict[tuple[str, ...], Counter[str]] = {}
     for value in values:
-        found.setdefault(words_of(value) or (value,), Counter())[value] += 1
-    return found
+        counts.setdefault(words_of(value) or (value,), Counter())[value] += 1
+    return counts
 
 
 def _commonest(values: Sequence[str]) -> list[str]:
     spelt = _spellings([value for value in values if len(value) <= _LONGEST_EXAMPLE])
-    ranked = sorted(spelt.values(), key=lambda found: -sum(found.values()))
-    return [found.most_common(1)[0][0] for found in ranked[:_EXAMPLES]]
+    ranked = sorted(spelt.values(), key=lambda counts: -sum(counts.values()))
+    return [counts.most_common(1)[0][0] for counts in ranked[:_EXAMPLES]]

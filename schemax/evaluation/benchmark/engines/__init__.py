@@ -1,1 +1,0 @@
-"""Engines by family, one per file; `base` is common to all, `registry` has their names."""
