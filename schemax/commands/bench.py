@@ -131,10 +131,10 @@ def bench(args: Args) -> None:
             tell(ABSENT)
 
 
-def comparison(args: Compared, make: Callable[..., EngineOptions], known: Rivals) -> Comparison:
+def comparison(args: Compared, make: Callable[..., EngineOptions], rivals: Rivals) -> Comparison:
     """Returns the comparison that the options ask for.
 
-    make: makes the options of engines; known: the rivals that may be named.
+    make: makes the options of engines. rivals: those that may be named.
 
     Raises UsageError for settings that contradict each other.
     """
@@ -146,7 +146,7 @@ def comparison(args: Compared, make: Callable[..., EngineOptions], known: Rivals
         raise UsageError("--engines names no engine; give names, separated by commas")
     with refused_settings():
         return Comparison(
-            engines=tuple(listed(args.engines or "")) or engine_names(known),
+            engines=tuple(listed(args.engines or "")) or engine_names(rivals),
             rules=Rules(args.repeats, args.rival_documents),
             options=make(
                 batch_size=args.batch_size or "auto",
@@ -156,7 +156,7 @@ def comparison(args: Compared, make: Callable[..., EngineOptions], known: Rivals
             concurrency=args.concurrency,
             token_prices=_prices(args.token_prices, args.against),
             price_per_hour=args.price_per_hour,
-            rivals=known,
+            rivals=rivals,
         )
 
 

@@ -70,7 +70,7 @@ def fit(args: Args) -> None:
         extractor.decoding = decoding or extractor.decoding
         schemas = schemas_for(labelled.schemas, read, [extractor], labelled.language)
         examples = as_declared(read, schemas)
-        done = fitted(
+        result = fitted(
             extractor,
             examples,
             as_shown(schemas, labelled.schemas, examples, extractor, args.schema_examples),
@@ -81,10 +81,10 @@ def fit(args: Args) -> None:
             seed=args.seed,
             tell=say,
         )
-    write_prompt_file(done.prompt, output)
+    write_prompt_file(result.prompt, output)
     sidecar(output).unlink(missing_ok=True)
-    show(*done.lines())
-    say(f"{output}: {done.chosen}")
+    show(*result.lines())
+    say(f"{output}: {result.chosen}")
     say(f"next: schemax extract SCHEMA INPUT --prompt {output}")
 
 

@@ -245,11 +245,11 @@ def _trackers(text: str | None, out: Path) -> list[str]:
     from transformers.integrations import integration_utils
 
     names = listed(text or "")
-    there = integration_utils.get_available_reporting_integrations()  # type: ignore[no-untyped-call]
-    if lacking := [name for name in names if name not in there]:
+    available = integration_utils.get_available_reporting_integrations()  # type: ignore[no-untyped-call]
+    if lacking := [name for name in names if name not in available]:
         raise UsageError(
             f"--report-to: {', '.join(lacking)} cannot be used; install the package of that name. "
-            f"Installed are: {', '.join(there) or 'none'}"
+            f"Installed are: {', '.join(available) or 'none'}"
         )
     # The default would be among the checkpoints, which are removed at the end.
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(out / "runs"))

@@ -228,7 +228,7 @@ async def _pumped(items: AsyncGenerator[T], deadline: float, ahead: int = 64) ->
 async def _stream(
     request: Request,
     items: AsyncGenerator[Mapping[str, Any]],
-    shown: Callable[[Mapping[str, Any]], str],
+    encode: Callable[[Mapping[str, Any]], str],
     last: str,
     media_type: str,
 ) -> StreamingResponse:
@@ -239,11 +239,11 @@ async def _stream(
         async with aclosing(items):
             try:
                 if first is not None:
-                    yield shown(first)
+                    yield encode(first)
                 async for item in items:
-                    yield shown(item)
+                    yield encode(item)
             except Exception as error:  # the status has been sent
-                yield shown(ApiError.of(error).body)
+                yield encode(ApiError.of(error).body)
         yield last
 
     return StreamingResponse(body(), media_type=media_type)

@@ -77,7 +77,7 @@ class Lines:
                 async for _ in self._chunks:
                     pass
 
-    async def left(self) -> None:
+    async def until_left(self) -> None:
         """Waits, after the last line, until the client leaves; then raises ClientDisconnect."""
         while (await self._request.receive())["type"] != "http.disconnect":
             pass
@@ -140,7 +140,7 @@ class Rows:
                     await self._room.acquire()
                     windows.create_task(self._window(index, window))
                     index += len(window)
-                leaving = tasks.create_task(self._lines.left())
+                leaving = tasks.create_task(self._lines.until_left())
             leaving.cancel()
         if self._lines.failure is not None:
             raise self._lines.failure
