@@ -34,10 +34,17 @@ from schemax.base.messages import say
 from schemax.base.terminal import show, table
 from schemax.commands import bench as command
 from schemax.commands import options
-from schemax.commands.bench_options import Loading
+from schemax.commands.bench import Loading
 from schemax.commands.cli import Verbs
-from schemax.commands.console import UsageError, plain_warnings, refused_settings
-from schemax.commands.option_groups import Options, argument, option, verb
+from schemax.commands.options import (
+    Options,
+    UsageError,
+    argument,
+    option,
+    plain_warnings,
+    refused_settings,
+    verb,
+)
 from schemax.evaluation.benchmark.compare import compare_engines
 from schemax.evaluation.benchmark.report import FORMAT, Report, describe_environment
 from schemax.evaluation.reliability import check_picture

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.compare import ModelChoice
-from schemax.commands import bench_options as shared
+from schemax.commands import bench as shared
 from schemax.commands import options
-from schemax.commands.option_groups import Options, argument, option
+from schemax.commands.options import Options, argument, option
 
 
 class Shape(shared.Loading):

@@ -20,7 +20,7 @@ from typing import Any
 from reproduce.sheet import PAGE, SHEET, AnswerTally, WinRecord, tally, write_sheet
 from schemax.base.messages import counted
 from schemax.base.terminal import show, table
-from schemax.commands.console import UsageError
+from schemax.commands.options import UsageError
 from schemax.errors import SchemaxError
 from schemax.evaluation.datasets import dataset
 from schemax.evaluation.examples import read_examples

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import MISSING
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +12,15 @@ from typing import TYPE_CHECKING
 from schemax.base.messages import say
 from schemax.base.terminal import show, table
 from schemax.commands import options
-from schemax.commands.bench_options import Compared, Given
-from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings
-from schemax.commands.option_groups import verb
+from schemax.commands.options import (
+    Options,
+    UsageError,
+    listed,
+    option,
+    plain_warnings,
+    refused_settings,
+    verb,
+)
 
 if TYPE_CHECKING:
     from schemax.evaluation.benchmark.compare import Comparison, Rivals
@@ -21,15 +28,87 @@ if TYPE_CHECKING:
     from schemax.evaluation.benchmark.report import Report
 
 
+class Engines(Options):
+    """The engines"""
+
+    engines: str | None = None
+    """Names, separated by commas. Default: all that can run."""
+    repeats: int = option(default=3, min=1)
+    """Rounds; the median counts."""
+    batch_size: int | None = option(min=1, show_default="auto")
+    """Documents in flight, for schemax's own engines."""
+
+
+class Documents(Options):
+    """The documents"""
+
+    data: Path = option("FILE", default=MISSING, show_default=False)
+    """JSONL of annotated documents, as `evaluate` reads it."""
+    documents: int = option(default=64, min=1)
+    """Number of documents, evenly spread over the file."""
+
+
+class Loading(Options):
+    """The model and the machine"""
+
+    model: str | None = option("-m MODEL")
+    """Folder or Hugging Face Hub id. Default: the embedded model."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, mps ..."""
+    dtype: str = "auto"
+    """float32, bfloat16 or float16; auto: as `load` chooses."""
+    threads: int | None = option(min=1)
+    """Threads of the CPU."""
+
+
+class Machine(Options):
+    """The model and the machine"""
+
+    price_per_hour: float | None = option(min=0.0)
+    """Price of the machine, in dollars."""
+
+
+class RivalOptions(Options):
+    """Rivals"""
+
+    rival_documents: int | None = option(min=1)
+    """Rivals run on so many of the documents. Default: all."""
+    generate_batches: str = "1,8,32,64"
+    """Batch sizes for transformers' generate to choose from."""
+    against: str | None = option("URL#MODEL")
+    """A server of OpenAI's protocol, by completions or else by chat."""
+    token_prices: str | None = option("IN,OUT")
+    """Prices of --against: dollars for a million tokens, read and written."""
+    concurrency: int = option(default=32, min=1)
+    """Requests in flight to --against."""
+
+
+class Output(Options):
+    """Output"""
+
+    as_json: Path | None = option("--json FILE")
+    """Writes all results."""
+    quiet: bool = option("-q", default=False)
+    """No progress."""
+
+
+class Compared(Output, RivalOptions, Machine, Engines):
+    """Options"""
+
+
+class Args(Compared, Loading, Documents):
+    """Options"""
+
+
 @verb
-def bench(given: Given) -> None:
+def bench(args: Args) -> None:
     """Measures schemax beside `generate`: one process, one model, the same answers for all.
 
     Every engine is made to write the annotated values (replay), and every run is checked for them.
     The floor is what plain forward passes over the tokens of the work take.
     """
-    tell: Callable[[str], None] = (lambda _: None) if given.quiet else say
-    with plain_warnings(quiet=given.quiet):
+    tell: Callable[[str], None] = (lambda _: None) if args.quiet else say
+    with plain_warnings(quiet=args.quiet):
         # Imported here because other verbs need neither torch nor transformers to start.
         import torch
 
@@ -41,44 +120,44 @@ def bench(given: Given) -> None:
         )
         from schemax.evaluation.benchmark.engines import EngineOptions
 
-        settings = comparison(given, EngineOptions, RIVALS)
-        place = str(options.model_place(given.model))
+        settings = comparison(args, EngineOptions, RIVALS)
+        place = str(options.model_place(args.model))
         options.hush_libraries()
-        if given.threads is not None:
-            torch.set_num_threads(given.threads)
+        if args.threads is not None:
+            torch.set_num_threads(args.threads)
         subject = load_subject(
-            place, given.data, given.documents, device=given.device, dtype=given.dtype
+            place, args.data, args.documents, device=args.device, dtype=args.dtype
         )
-        publish(compare_engines(subject, settings, tell), given.as_json)
-        if given.against is None:
+        publish(compare_engines(subject, settings, tell), args.as_json)
+        if args.against is None:
             tell(ABSENT)
 
 
-def comparison(given: Compared, make: Callable[..., EngineOptions], known: Rivals) -> Comparison:
+def comparison(args: Compared, make: Callable[..., EngineOptions], rivals: Rivals) -> Comparison:
     """Returns the comparison that the options ask for.
 
-    make: makes the options of engines; known: the rivals that may be named.
+    make: makes the options of engines. rivals: those that may be named.
 
     Raises UsageError for settings that contradict each other.
     """
     from schemax.evaluation.benchmark.compare import Comparison, engine_names
     from schemax.evaluation.benchmark.measure import Rules
 
-    if given.engines is not None and not listed(given.engines):
+    if args.engines is not None and not listed(args.engines):
         raise UsageError("--engines names no engine; give names, separated by commas")
     with refused_settings():
         return Comparison(
-            engines=tuple(listed(given.engines or "")) or engine_names(known),
-            rules=Rules(given.repeats, given.rival_documents),
+            engines=tuple(listed(args.engines or "")) or engine_names(rivals),
+            rules=Rules(args.repeats, args.rival_documents),
             options=make(
-                batch_size=given.batch_size or "auto",
-                generate_batches=_numbers(given.generate_batches, "--generate-batches"),
+                batch_size=args.batch_size or "auto",
+                generate_batches=_numbers(args.generate_batches, "--generate-batches"),
             ),
-            server=given.against,
-            concurrency=given.concurrency,
-            token_prices=_prices(given.token_prices, given.against),
-            price_per_hour=given.price_per_hour,
-            rivals=known,
+            server=args.against,
+            concurrency=args.concurrency,
+            token_prices=_prices(args.token_prices, args.against),
+            price_per_hour=args.price_per_hour,
+            rivals=rivals,
         )
 
 

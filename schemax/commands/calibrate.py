@@ -13,8 +13,7 @@ from schemax.base.messages import counted, say
 from schemax.base.terminal import show, table
 from schemax.base.trained import note_trained
 from schemax.commands import options
-from schemax.commands.console import UsageError, plain_warnings
-from schemax.commands.option_groups import argument, option, verb
+from schemax.commands.options import UsageError, argument, option, plain_warnings, verb
 from schemax.evaluation.datasets import dataset
 from schemax.extraction.extractor import Extractor
 
@@ -29,7 +28,7 @@ _COLUMNS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-class Given(options.Loading, options.Prompt, options.Labels):
+class Args(options.Loading, options.Prompt, options.Labels):
     """Options"""
 
     data: Path = argument("INPUT")
@@ -45,42 +44,41 @@ class Given(options.Loading, options.Prompt, options.Labels):
 
 
 @verb
-def calibrate(given: Given) -> None:
+def calibrate(args: Args) -> None:
     """Fits confidences to how often values are right, and finds which values to leave out.
 
     Writes calibration.json into the model's folder: a temperature and a bias for confidences, and
     the probability below which a value is taken for null. A few hundred annotated values will do.
     """
-    folder = _folder(given.model)
-    named = given.format
-    formats = [None] if named is None else [name.strip() for name in named.split(",")]
+    folder = _folder(args.model)
+    formats = [None] if args.format is None else [name.strip() for name in args.format.split(",")]
     for name in formats:
-        settings = replace(given, format=name).settings()
-    if given.shots is not None and given.examples is None:
+        settings = replace(args, format=name).settings()
+    if args.shots is not None and args.examples is None:
         raise UsageError("--shots requires --examples")
-    found = dataset(given.data, "train", given.schemas, given.language)
+    labelled = dataset(args.data, "train", args.schemas, args.language)
     # Imported here because they import torch, which takes seconds.
     from schemax.evaluation.calibrate import calibrate_on
     from schemax.training.card import check_unseen
 
-    check_unseen(folder, found.file)
+    check_unseen(folder, labelled.file)
 
     def load() -> Extractor:
-        extractor = replace(given, model=str(folder)).extractor(given.prompt)
-        note_trained(str(folder), extractor, settings | {"format": named}, given.examples)
+        extractor = replace(args, model=str(folder)).extractor(args.prompt)
+        note_trained(str(folder), extractor, settings | {"format": args.format}, args.examples)
         return extractor
 
     with plain_warnings():
         fit = calibrate_on(
-            found,
+            labelled,
             load,
             formats,
-            limit=given.limit,
-            schema_examples=given.schema_examples,
-            shots=given.examples,
-            count=given.shots,
+            limit=args.limit,
+            schema_examples=args.schema_examples,
+            shots=args.examples,
+            count=args.shots,
             decoding=settings["decoding"],
-            template=given.template,
+            template=args.template,
         )
     earlier = folder / FILE
     if earlier.is_file() and (before := earlier.read_text("utf-8", "replace").split()):

@@ -28,13 +28,11 @@ from schemax.commands.demo import demo
 from schemax.commands.discover import discover
 from schemax.commands.doctor import doctor
 from schemax.commands.evaluate import evaluate
-from schemax.commands.explain import explain
+from schemax.commands.explain import explain, schemas
 from schemax.commands.extract import ExtractCommand, extract
 from schemax.commands.fit import fit
-from schemax.commands.merge import merge
-from schemax.commands.report import report
-from schemax.commands.schemas import schemas
 from schemax.commands.serve import serve
+from schemax.commands.tables import merge, report
 from schemax.commands.trace import trace
 from schemax.commands.train import train
 from schemax.errors import FULL_DISK, SchemaxError
@@ -55,7 +53,7 @@ class Verbs(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        # Typer's own ranges let NaN through, and where no bound is named any number.
+        # Typer's ranges accept NaN, and options without a range accept any number.
         for command in self.commands.values():
             for option in command.params:
                 option.callback = option.callback or _usable
@@ -147,8 +145,8 @@ def _options(
 def _replace_closed_streams() -> None:
     """Replaces closed streams: stderr by one that is lost, stdout by one without a reader.
 
-    A closed stdin stays None, which readers refuse. No file gets the number of a closed stream:
-    libraries would write into it what they have to say.
+    A closed stdin stays None, which readers refuse. No file gets the number of a closed stream, so
+    that no library writes messages into it.
     """
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
@@ -179,16 +177,16 @@ def main() -> None:
     raise_again()
     _replace_closed_streams()
     share_processors()
-    # Rows in work are many small objects, and none is part of a circle: each search is in vain.
+    # Rows under way are many small objects without cycles: frequent collections free nothing.
     gc.set_threshold(50_000, 20, 20)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A narrow console encoding should cost a character, not the run.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
-    except BrokenPipeError:  # of what is shown before a verb begins, such as --help
+    except BrokenPipeError:  # from --help, which is shown before a verb begins
         sys.exit(_BROKEN_PIPE)
-    except Exception:  # Python's own status for it, 1, says that all rows are written
+    except Exception:  # Python's own status, 1, would mean that all rows are written
         traceback.print_exc()
         say("error: this is a fault of schemax itself; please report it with the lines above")
         sys.exit(_FAULT)

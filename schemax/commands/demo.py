@@ -13,8 +13,7 @@ from rich.text import Text
 from schemax.base.messages import track
 from schemax.base.terminal import show, table
 from schemax.commands import options
-from schemax.commands.console import plain_warnings
-from schemax.commands.option_groups import option, verb
+from schemax.commands.options import option, plain_warnings, verb
 from schemax.evaluation.diagnosis import listings
 from schemax.results import Extraction
 
@@ -25,7 +24,7 @@ _COLUMNS: dict[str, Callable[[tuple[str, Sequence[listings.Cost]]], str]] = {
 }
 
 
-class Given(options.Model, without="device dtype"):
+class Args(options.Model, without="device dtype"):
     """Options"""
 
     compare: bool = option("--compare/--no-compare", default=True)
@@ -33,42 +32,42 @@ class Given(options.Model, without="device dtype"):
 
 
 @verb
-def demo(given: Given) -> None:
+def demo(args: Args) -> None:
     """Reads a handful of listings with the embedded model, and shows what that took."""
     with plain_warnings():
         with Console(stderr=True).status("loading the model"):
-            extractor = options.load_extractor(given.model)
+            extractor = options.load_extractor(args.model)
         items = listings.read_listings(extractor)
         show(_values_table(items))
-        if given.compare:
+        if args.compare:
             show(_cost_table(list(track(listings.costs(extractor), total=None, unit="listings"))))
         else:
             show(f"{mean(item.steps for item in items):.1f} forward passes per listing")
     show(
         "\nNext, your own products, one JSON object or string per line:\n"
         "  schemax extract shoes products.jsonl -o shoes.jsonl\n"
-        "`schemax schemas` lists what else is ready-made, `schemax explain shoes` shows how it is "
-        "read."
+        "`schemax schemas` lists all ready-values schemas, `schemax explain shoes` shows how shoes "
+        "are read."
     )
 
 
 def _values_table(items: Sequence[Extraction[Any]]) -> Table:
-    made = Table(show_header=False, pad_edge=False)
-    made.add_column(style="bold", no_wrap=True)
-    made.add_column(overflow="fold")
+    values = Table(show_header=False, pad_edge=False)
+    values.add_column(style="bold", no_wrap=True)
+    values.add_column(overflow="fold")
     for item, (_, title) in zip(items, listings.LISTINGS, strict=True):
-        made.add_section()
-        made.add_row("", Text(title, style="italic"))
+        values.add_section()
+        values.add_row("", Text(title, style="italic"))
         for error in item.errors if item.value is None else ():
-            made.add_row("failed", Text(error.message))
+            values.add_row("failed", Text(error.message))
         for name, result in item.fields.items() if item.value is not None else ():
             value = result.value if isinstance(result.value, list) else [result.value]
             if value not in ([], [None]):
-                made.add_row(name.replace("_", " "), Text(", ".join(map(str, value))))
-    return made
+                values.add_row(name.replace("_", " "), Text(", ".join(map(str, value))))
+    return values
 
 
 def _cost_table(costs: Sequence[tuple[listings.Cost, ...]]) -> Table:
-    found = table(zip(listings.WAYS, zip(*costs, strict=True), strict=True), _COLUMNS)
-    found.caption = f"{len(costs)} of the listings, read one by one"
-    return found
+    shown = table(zip(listings.WAYS, zip(*costs, strict=True), strict=True), _COLUMNS)
+    shown.caption = f"{len(costs)} of the listings, read one by one"
+    return shown

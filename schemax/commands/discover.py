@@ -14,8 +14,15 @@ from schemax.attributes.ready_made import match_of
 from schemax.base.messages import say
 from schemax.base.terminal import table
 from schemax.commands import options
-from schemax.commands.console import UsageError, plain_warnings, refused_settings
-from schemax.commands.option_groups import Options, argument, option, verb
+from schemax.commands.options import (
+    Options,
+    UsageError,
+    argument,
+    option,
+    plain_warnings,
+    refused_settings,
+    verb,
+)
 from schemax.extraction.documents import RecordFields
 from schemax.io.readers import InputFiles
 from schemax.io.storage import refuse_inputs
@@ -40,16 +47,16 @@ class Samples(Options):
     output: Path | None = option("-o FILE.json")
     """File for the schema, a JSON Schema document. Default: stdout."""
     report: Path | None = option("FILE.json")
-    """Also write the table of what was found, as JSON."""
+    """Also write the table of attributes, as JSON."""
     samples: int = option(default=40, min=1)
     """Documents to draw and read, of the first 10,000."""
     max_attributes: int = option(default=16, min=1, max=100)
-    """Attributes of the schema."""
+    """The most attributes of the schema."""
     text: str | None = option("KEY,KEY")
     """Keys that the model is shown. Default: all but id and category."""
 
 
-class Given(options.Server, Samples, options.Input):
+class Args(options.Server, Samples, options.Input):
     """Options"""
 
     input: list[str] = argument("INPUT...")
@@ -58,44 +65,46 @@ class Given(options.Server, Samples, options.Input):
 
 
 @verb
-def discover(given: Given) -> None:
+def discover(args: Args) -> None:
     """Makes a schema for documents of INPUT: the attributes that samples of them state.
 
-    A model names attributes, as do lines that say `name: value`; the values that it finds for them
-    in the samples tell their kinds. Look the schema through before you use it. Exit status: 0
-    done, 2 bad usage, or nothing was found.
+    A model names attributes, as do lines of the form `name: value`; their values in the samples
+    determine their kinds. Review the schema before you use it. Exit status: 0 done, 2 bad usage, or
+    no attribute was found.
     """
-    given.check()
-    keys = None if given.text is None else [key.strip() for key in given.text.split(",")]
+    args.check()
+    keys = None if args.text is None else [key.strip() for key in args.text.split(",")]
     shown = RecordFields.of(keys, "id", None)
-    source = InputFiles.of(given.input, shown.needed, required=[keys] if keys else [])
-    for place in filter(None, (given.output, given.report)):
+    source = InputFiles.of(args.input, shown.needed, required=[keys] if keys else [])
+    for place in filter(None, (args.output, args.report)):
         if not place.parent.is_dir():
             raise UsageError(f"cannot write {place}: no folder {place.parent}")
         refuse_inputs(str(place), source.files)
-    if (known := match_of(given.category)) is not None:
+    if (known := match_of(args.category)) is not None:
         say(f"note: a ready-made schema is near to this category: {known.schema}")
     with plain_warnings():
-        extractor = given.extractor()
+        extractor = args.extractor()
         with refused_settings():
-            found = discovered(
+            discovery = discovered(
                 (record for _, record in source.rows()),
-                given.category,
+                args.category,
                 extractor,
-                max_attributes=given.max_attributes,
-                samples=given.samples,
+                max_attributes=args.max_attributes,
+                samples=args.samples,
                 shown=shown,
             )
-    Console(stderr=True).print(table(found.attributes, _COLUMNS, left=4))
-    say(f"{found.samples} samples, {found.lists} lists of names; coverage is of the samples")
-    for title, reason in list(found.left_out.items())[:_MOST_LEFT_OUT]:
+    Console(stderr=True).print(table(discovery.attributes, _COLUMNS, left=4))
+    say(
+        f"{discovery.samples} samples, {discovery.lists} lists of names; coverage is of the samples"
+    )
+    for title, reason in list(discovery.left_out.items())[:_MOST_LEFT_OUT]:
         say(f"left out: {title}, {reason}")
-    if found.doubt is not None:
-        say(f"note: {found.doubt} (--model, --server, --samples)")
-    if given.report is not None:
-        report = json.dumps(found.report(), ensure_ascii=False, indent=2)
-        given.report.write_text(report + "\n", "utf-8")
-    if given.output is None:
-        print(as_json(found.document), end="")
+    if discovery.doubt is not None:
+        say(f"note: {discovery.doubt} (--model, --server, --samples)")
+    if args.report is not None:
+        report = json.dumps(discovery.report(), ensure_ascii=False, indent=2)
+        args.report.write_text(report + "\n", "utf-8")
+    if args.output is None:
+        print(as_json(discovery.document), end="")
     else:
-        given.output.write_text(as_json(found.document), "utf-8")
+        args.output.write_text(as_json(discovery.document), "utf-8")

@@ -12,8 +12,15 @@ from typer import echo
 from schemax.base.messages import say
 from schemax.base.terminal import show
 from schemax.commands import options
-from schemax.commands.console import UsageError, listed, plain_warnings
-from schemax.commands.option_groups import Options, argument, option, verb
+from schemax.commands.options import (
+    Options,
+    UsageError,
+    argument,
+    listed,
+    option,
+    plain_warnings,
+    verb,
+)
 from schemax.evaluation.comparison import compare
 from schemax.evaluation.datasets import dataset
 from schemax.evaluation.evaluate import ALONE, Evaluation, judged, setting_of
@@ -42,7 +49,7 @@ class Report(Options):
     """Add labels and predictions to --json."""
 
 
-class Given(Report, options.Server, options.Prompt, options.Labels):
+class Args(Report, options.Server, options.Prompt, options.Labels):
     """Options"""
 
     data: Path | None = argument("INPUT", default=None)
@@ -64,73 +71,73 @@ class Given(Report, options.Server, options.Prompt, options.Labels):
 
 
 @verb
-def evaluate(given: Given) -> None:
+def evaluate(args: Args) -> None:
     """Scores extractions against annotations, by the protocol of ExtractGPT and strictly.
 
     Every setting reads the same documents, in the same run; F1 counts exact matches. Examples whose
-    text is also in INPUT are left out. The strict
-    score takes an attribute that is not annotated as null. Later settings are compared with the
+    text is also in INPUT are left out. The strict score takes an attribute that is not annotated as
+    null. Later settings are compared with the
     first one, document by document; so are several models, separated by commas: --model base,tuned.
     """
-    if given.reliability is not None:
-        check_picture("--reliability", given.reliability)
-    if given.saved is not None:
-        if given.data is not None:
+    if args.reliability is not None:
+        check_picture("--reliability", args.reliability)
+    if args.saved is not None:
+        if args.data is not None:
             raise UsageError("give INPUT or --compare, not both")
-        _compare_saved(given.saved, given.as_json)
+        _compare_saved(args.saved, args.as_json)
         return
-    if given.data is None:
+    if args.data is None:
         raise UsageError("INPUT is missing")
-    if given.details and not given.as_json:
+    if args.details and not args.as_json:
         raise UsageError("--details requires --json")
-    given.check()
-    counts = _counts(given.shots)
-    if any(counts) and given.examples is None:
+    args.check()
+    counts = _counts(args.shots)
+    if any(counts) and args.examples is None:
         raise UsageError("--shots requires --examples, but for --shots 0")
-    names = [name.strip() for name in (given.decoding or "").split(",")]
-    asked = Evaluation(
-        dataset(given.data, "test", given.schemas, given.language),
-        [name.strip() for name in given.model.split(",")] if given.model else [None],
+    names = [name.strip() for name in (args.decoding or "").split(",")]
+    evaluation = Evaluation(
+        dataset(args.data, "test", args.schemas, args.language),
+        [name.strip() for name in args.model.split(",")] if args.model else [None],
         [
-            (one, replace(given, decoding=one.removesuffix(ALONE) or None).settings())
-            for one in names
+            (name, replace(args, decoding=name.removesuffix(ALONE) or None).settings())
+            for name in names
         ],
-        limit=given.limit,
-        shots=given.examples,
+        limit=args.limit,
+        shots=args.examples,
         counts=counts,
-        schema_examples=given.schema_examples,
+        schema_examples=args.schema_examples,
     )
-    with plain_warnings(quiet=given.as_json):
-        models, runs = asked.run(lambda name: replace(given, model=name).extractor(given.prompt))
-        runs = [replace(run, dollars_per_hour=given.price_per_hour) for run in runs]
-        if (judge := given.judge) is not None:
+    with plain_warnings(quiet=args.as_json):
+        models, runs = evaluation.run(lambda name: replace(args, model=name).extractor(args.prompt))
+        runs = [replace(run, dollars_per_hour=args.price_per_hour) for run in runs]
+        if (judge := args.judge) is not None:
             if options.is_address(judge):
                 judging = options.by_chat(judge)
             else:
-                same = given.server is None and given.prompt is None and models.get(judge)
-                judging = same or options.load_extractor(judge, given.device, given.dtype)
-            form = given.judge_form
+                same = args.server is None and args.prompt is None and models.get(judge)
+                judging = same or options.load_extractor(judge, args.device, args.dtype)
+            form = args.judge_form
             runs = judged(runs, judging, judge, get_args(JudgeForm) if form == "both" else (form,))
     comparisons = [compare(run.examples, runs[0].predictions, run.predictions) for run in runs[1:]]
-    if given.as_json:
-        rows = [run.to_data(details=given.details) for run in runs]
+    if args.as_json:
+        rows = [run.to_data(details=args.details) for run in runs]
         for row, comparison in zip(rows[1:], comparisons, strict=True):
             row["against"] = runs[0].names | asdict(comparison)
         echo(json.dumps(rows, indent=2))
     else:
         setting = "\n".join(dict.fromkeys(map(setting_of, models.values())))
-        show(*runs_shown(runs, comparisons, setting, by=given.by))
-    if (picture := given.reliability) is not None:
-        known = [(run.name, one) for run in runs if (one := run.reliability) is not None]
-        if known:
-            plot_reliability(known, picture)
+        show(*runs_shown(runs, comparisons, setting, by=args.by))
+    if (picture := args.reliability) is not None:
+        curves = [(run.name, curve) for run in runs if (curve := run.reliability) is not None]
+        if curves:
+            plot_reliability(curves, picture)
         else:
             say(f"note: {picture} is not written: no predicted value has a confidence")
 
 
 def _counts(shots: str | None) -> list[int]:
-    """Reads the numbers of `--shots 0,4,16`; [] if not given. Raises UsageError."""
-    counts = [int(one) if one.isdecimal() else -1 for one in listed(shots or "")]
+    """Reads the numbers of `--shots 0,4,16`; [] for None. Raises UsageError."""
+    counts = [int(number) if number.isdecimal() else -1 for number in listed(shots or "")]
     if -1 in counts or (shots is not None and not counts):
         raise UsageError(f"--shots takes numbers, such as 4 or 0,4,16; not {shots!r}")
     return list(dict.fromkeys(counts))
@@ -140,10 +147,10 @@ def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:
     names = str(paths[0]), str(paths[1])
     first, second = map(read_run, paths)
     check_alike(first, second, names)
-    found = compare(first.examples, first.predictions, second.predictions)
+    comparison = compare(first.examples, first.predictions, second.predictions)
     if as_json:
         runs = zip(("first", "second"), names, (first, second), strict=True)
         sides = {side: {"file": file, "decoding": run.name} for side, file, run in runs}
-        echo(json.dumps(sides | asdict(found), indent=2))
+        echo(json.dumps(sides | asdict(comparison), indent=2))
     else:
-        show(*comparison_shown(found, *names))
+        show(*comparison_shown(comparison, *names))

@@ -1,4 +1,4 @@
-"""`schemax explain`: shows the contract of an extraction, without loading a model."""
+"""`schemax explain` and `schemax schemas`: show schemas, without loading a model."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from jinja2 import StrictUndefined, Template
 from rich.console import Console
 
 from schemax.attributes import settings_of
+from schemax.attributes.ready_made import document_of, is_task, schema_names
 from schemax.base.terminal import show, table
 from schemax.commands import options
-from schemax.commands.console import plain_warnings, refused_settings
-from schemax.commands.option_groups import option, verb
+from schemax.commands.options import option, plain_warnings, refused_settings, verb
 from schemax.compiler.prompt import usual_template
 from schemax.evaluation.diagnosis.contract import contract_of, lines
 from schemax.evaluation.shots import few_shot
@@ -38,7 +38,7 @@ _COLUMNS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-class Given(options.Tokenizer, options.Prompt, options.Schema):
+class Args(options.Tokenizer, options.Prompt, options.Schema):
     """Options"""
 
     text: str = option("TEXT", default=_SAMPLE)
@@ -48,27 +48,27 @@ class Given(options.Tokenizer, options.Prompt, options.Schema):
 
 
 @verb
-def explain(given: Given) -> None:
+def explain(args: Args) -> None:
     """Shows what SCHEMA compiles to: prompt, skeleton, slots, stop rule, positions, who sees whom.
 
     Needs a tokenizer and no weights.
     """
-    declared = read_schema(given.schema)
-    settings = given.settings()
-    prompt = None if given.prompt is None else read_prompt_file(given.prompt)
-    settings["examples"] = few_shot(given.examples, declared)
+    declared = read_schema(args.schema)
+    settings = args.settings()
+    prompt = None if args.prompt is None else read_prompt_file(args.prompt)
+    settings["examples"] = few_shot(args.examples, declared)
     with plain_warnings(quiet=True):  # the contract contains the warnings
-        model = given.unloaded(prompt)
+        model = args.unloaded(prompt)
         settings["examples"] = model.defaults.chosen_examples(declared, settings)
         with refused_settings():
             compiled = model.compile(declared, **settings)
-        of_file = given.prompt if model.defaults.prompt.template else None
-        named = given.template or of_file or settings_of(declared).template or model.own_template
+        of_file = args.prompt if model.defaults.prompt.template else None
+        named = args.template or of_file or settings_of(declared).template or model.own_template
         template = str(named or usual_template(compiled.decoding))
         contract = contract_of(
-            compiled, template=template, tokenizer=str(model.place), sample=given.text
+            compiled, template=template, tokenizer=str(model.place), sample=args.text
         )
-    if given.as_json:
+    if args.as_json:
         print(json.dumps(contract, ensure_ascii=False, indent=2))
         return
     page = Template(
@@ -83,3 +83,16 @@ def explain(given: Given) -> None:
     console.print(table(contract["slots"], _COLUMNS, left=3))
     matrix = lines(contract["picture"])
     show(page.render(contract, table=slots.getvalue(), matrix=matrix).rstrip())
+
+
+def schemas() -> None:
+    """Lists the ready-made schemas. `schemax explain NAME` shows the attributes of one."""
+    rows = [(name, document_of(name)) for name in schema_names()]
+    rows.sort(key=lambda row: is_task(row[0]))
+    columns = {
+        "name": lambda row: row[0],
+        "category": lambda row: row[1]["category"],
+        "of": lambda row: "other texts" if is_task(row[0]) else "products",
+        "attributes": lambda row: len(row[1]["properties"]),
+    }
+    show(table(rows, columns, left=3))

@@ -11,8 +11,7 @@ from schemax.base.messages import say
 from schemax.base.process import terminable
 from schemax.base.terminal import show
 from schemax.commands import options
-from schemax.commands.console import UsageError, plain_warnings
-from schemax.commands.option_groups import argument, option, verb
+from schemax.commands.options import UsageError, argument, option, plain_warnings, verb
 from schemax.compiler.prompt import load_template, template_source
 from schemax.evaluation.datasets import as_shown, dataset, schemas_for
 from schemax.evaluation.labelled_schemas import as_declared
@@ -22,7 +21,7 @@ from schemax.io.storage import refuse_inputs
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
-class Given(options.Server, options.Prompt, options.Labels, without="template examples prompt"):
+class Args(options.Server, options.Prompt, options.Labels, without="template examples prompt"):
     """Options"""
 
     data: Path = argument("LABELS")
@@ -32,7 +31,7 @@ class Given(options.Server, options.Prompt, options.Labels, without="template ex
     output: Path = option("-o FILE", default=Path("prompt.json"))
     """The prompt file."""
     time: str = option("TIME", default="10m")
-    """The most time that a run takes: 90s, 10m, 1h. A stopped run goes on with the rest of it."""
+    """The most time that a run takes: 90s, 10m, 1h. A resumed run has the remaining time."""
     templates: list[str] | None = option("--template FILE")
     """A further template to try, beside verbatim, standard, generic and the model's own; may be
     repeated."""
@@ -44,57 +43,57 @@ class Given(options.Server, options.Prompt, options.Labels, without="template ex
 
 
 @verb
-def fit(given: Given) -> None:
-    """Chooses template, demonstrations, their number and order, and how values are decoded, for
-    MODEL by labelled documents; 20 are a beginning. No weights are trained.
+def fit(args: Args) -> None:
+    """Chooses a prompt for MODEL on labelled documents: template, demonstrations, their number and
+    order, and decoding. 20 documents are a start. No weights are trained.
 
     Writes one file, which `extract`, `serve`, `evaluate`, `explain`, `calibrate` and `trace` take
     as --prompt, and says what it gains on documents that were held out.
     """
-    seconds, output = _seconds(given.time), given.output
+    seconds, output = _seconds(args.time), args.output
     if output.is_dir() or not output.parent.is_dir():
-        raise UsageError(f"-o names a file in a folder that is there, not {output}")
-    refuse_inputs(str(output), map(str, filter(None, (given.data, given.test, given.schemas))))
-    decoding = given.settings()["decoding"]
-    templates = {Path(one).name: template_source(one) for one in given.templates or ()}
+        raise UsageError(f"-o names a file in an existing folder, not {output}")
+    refuse_inputs(str(output), map(str, filter(None, (args.data, args.test, args.schemas))))
+    decoding = args.settings()["decoding"]
+    templates = {Path(file).name: template_source(file) for file in args.templates or ()}
     for text in templates.values():
         load_template(text)
-    given.check()
-    found = dataset(given.data, "train", given.schemas, given.language)
+    args.check()
+    labelled = dataset(args.data, "train", args.schemas, args.language)
     # Imported here because they import torch, which takes seconds.
     from schemax.training.fitting import fit as fitted
     from schemax.training.fitting.measuring import sidecar
     from schemax.training.training_examples import read_training_examples
 
     with plain_warnings(), terminable():
-        read = read_training_examples(found.file, given.test or found.test)[: given.limit]
-        extractor = copy(given.extractor())
+        read = read_training_examples(labelled.file, args.test or labelled.test)[: args.limit]
+        extractor = copy(args.extractor())
         decoding = decoding or extractor.defaults.decoding
         extractor.defaults = replace(extractor.defaults, decoding=decoding)
-        schemas = schemas_for(found.schemas, read, [extractor], found.language)
+        schemas = schemas_for(labelled.schemas, read, [extractor], labelled.language)
         examples = as_declared(read, schemas)
-        done = fitted(
+        result = fitted(
             extractor,
             examples,
-            as_shown(schemas, found.schemas, examples, extractor, given.schema_examples),
+            as_shown(schemas, labelled.schemas, examples, extractor, args.schema_examples),
             seconds=seconds,
             templates=templates,
-            format=given.format,
+            format=args.format,
             sidecar=sidecar(output),
-            seed=given.seed,
+            seed=args.seed,
             tell=say,
         )
-    write_prompt_file(done.prompt, output)
+    write_prompt_file(result.prompt, output)
     sidecar(output).unlink(missing_ok=True)
-    show(*done.lines())
-    say(f"{output}: {done.chosen}")
+    show(*result.lines())
+    say(f"{output}: {result.chosen}")
     say(f"next: schemax extract SCHEMA INPUT --prompt {output}")
 
 
 def _seconds(text: str) -> float:
     """Reads "90s", "10m", "1.5h" and "600". Raises UsageError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
-    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not seconds:
         raise UsageError(f"--time must be a time such as 90s, 10m or 1h, not {text!r}")
     return seconds

@@ -1,23 +1,174 @@
-"""Options that several verbs share, and the models and settings that they name."""
+"""Options of verbs, as fields of classes, and the models and settings that they name.
+
+A class declares the options of one concern: its docstring is their heading in --help, and the text
+below a field is the option's help. A verb takes one class, which inherits all its concerns. Errors
+and warnings of verbs are a line each on stderr, never a traceback.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
 import warnings
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cache, wraps
+from inspect import Parameter, Signature, signature
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, dataclass_transform, get_type_hints
 
+from typer import Argument, Option
+
+from schemax.base.messages import one_line, say
 from schemax.base.resources import EMBEDDED_WARNING, default_model, is_embedded, named_model
-from schemax.commands.console import UsageError, refused_settings
-from schemax.commands.option_groups import Options, argument, option
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, resolve_decoding
+from schemax.errors import SchemaxError
 from schemax.evaluation.diagnosis.unloaded import Unloaded
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.prompt_file import PromptFile, PromptLike, read_prompt_file
 from schemax.formats import get_format
 from schemax.reading.cldr import check_language
+
+
+def option(spec: str = "", *, default: Any = None, **settings: Any) -> Any:
+    """Returns a field of `Options`. A default of MISSING requires the option.
+
+    spec: further names of the option, then the placeholder of its value in --help: "-o FILE". A
+        name with two dashes replaces the field's name. settings: others of `typer.Option`.
+    """
+    return field(default=default, metadata={"spec": spec, **settings})
+
+
+def argument(metavar: str, *, default: Any = MISSING) -> Any:
+    """Returns a field of `Options` that is a positional argument of the verb."""
+    return field(default=default, metadata={"metavar": metavar})
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Options:
+    """Options
+
+    without: names of inherited fields that are no options of a verb, and keep their defaults.
+    """
+
+    without: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls, without: str = "") -> None:
+        inherited = (base.without for base in cls.__bases__ if issubclass(base, Options))
+        cls.without = frozenset(without.split()).union(*inherited)
+        dataclass(frozen=True, kw_only=True)(cls)
+
+
+def verb(command: Callable[..., None]) -> Callable[..., None]:
+    """Wraps a command for Typer: every field of its `Options` becomes a parameter."""
+    hints = get_type_hints(command)
+    groups: dict[str, Any] = {n: hint for n, hint in hints.items() if _is_group(hint)}
+    parameters: list[Parameter] = []
+    for name, parameter in signature(command).parameters.items():
+        own = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name])
+        parameters += _parameters(groups[name]) if name in groups else [own]
+
+    @wraps(command)
+    def call(**values: Any) -> None:
+        for name, group in groups.items():
+            shown = [item.name for item in fields(group) if item.name not in group.without]
+            values[name] = group(**{option: values.pop(option) for option in shown})
+        command(**values)
+
+    call.__dict__["__signature__"] = Signature(parameters)
+    call.__annotations__ = {item.name: item.annotation for item in parameters}
+    return call
+
+
+def _is_group(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Options)
+
+
+def _parameters(group: type[Any]) -> Iterator[Parameter]:
+    hints = get_type_hints(group)
+    for item in fields(group):
+        if item.name not in group.without:
+            owners = [c for c in group.__mro__ if item.name in inspect.get_annotations(c)]
+            kind: Any = hints[item.name]
+            typed: Any = Annotated[kind, _typer_parameter(item, owners)]
+            default = Parameter.empty if item.default is MISSING else item.default
+            yield Parameter(item.name, Parameter.KEYWORD_ONLY, default=default, annotation=typed)
+
+
+def _typer_parameter(item: Field[Any], owners: Sequence[type[Any]]) -> Any:
+    """Typer's option or argument for a field.
+
+    owners: the classes that declare the field, subclasses first; a subclass may inherit its help.
+    """
+    settings = dict(item.metadata)
+    texts = (_helps(owner.__module__).get((owner.__name__, item.name)) for owner in owners)
+    help = next(filter(None, texts), None)
+    if "metavar" in settings:
+        return Argument(metavar=settings["metavar"], show_default=False, help=help)
+    words = settings.pop("spec", "").split()
+    names = [word for word in words if word.startswith("-")]
+    if not any(name.startswith("--") for name in names):
+        names.insert(0, f"--{item.name.replace('_', '-')}")
+    metavar = " ".join(word for word in words if word not in names) or None
+    panel = owners[0].__doc__
+    return Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **settings)
+
+
+@cache
+def _helps(module: str) -> dict[tuple[str, str], str]:
+    """Returns (class, field) -> the text below the field, for a module's classes."""
+    helps = {}
+    nodes = ast.parse(inspect.getsource(sys.modules[module])).body
+    for group in (node for node in nodes if isinstance(node, ast.ClassDef)):
+        for item, text in pairwise(group.body):
+            if isinstance(item, ast.AnnAssign) and isinstance(text, ast.Expr):
+                help = ast.literal_eval(text.value)
+                helps[group.name, ast.unparse(item.target)] = " ".join(help.split())
+    return helps
+
+
+class UsageError(SchemaxError):
+    """Options or arguments that cannot be used."""
+
+
+def listed(text: str) -> list[str]:
+    """Splits the value of an option into names at commas."""
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+@contextmanager
+def refused_settings(where: str = "") -> Iterator[None]:
+    """Turns the ValueError of a setting into a UsageError. where: the head of its message.
+
+    For code that reads settings only: elsewhere a ValueError is a bug, which needs its traceback.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(f"{where}{error}") from error
+
+
+@contextmanager
+def plain_warnings(*, quiet: bool = False) -> Iterator[None]:
+    """Shows each warning for users once, in one line, and hides warnings for developers."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = one_line(message)
+        if text not in shown:
+            shown.add(text)
+            say(f"note: {text}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if not quiet:
+            warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield
 
 
 class Model(Options):
@@ -48,10 +199,10 @@ class Loading(Model):
 
     @property
     def loading(self) -> dict[str, Any]:
-        """The given options as arguments of `Extractor.from_pretrained`."""
+        """The named options as arguments of `Extractor.from_pretrained`."""
         names = "adapter", "revision", "quantization", "device_map"
-        given = {name: getattr(self, name) for name in names} | {"attn_implementation": self.attn}
-        return {name: value for name, value in given.items() if value is not None}
+        values = {name: getattr(self, name) for name in names} | {"attn_implementation": self.attn}
+        return {name: value for name, value in values.items() if value is not None}
 
     def extractor(self, prompt: PromptLike | None = None, **more: Any) -> Extractor:
         """Loads the model. more: further arguments of `load_extractor`."""
@@ -64,7 +215,7 @@ class Server(Loading):
 
     server: str | None = option("URL")
     """Have a server of OpenAI's protocol run the model, http://localhost:8000/v1. --model is then
-    what it calls the model, by default its first one. The key: $SCHEMAX_API_KEY, else
+    the server's name of the model, by default its first model. The key: $SCHEMAX_API_KEY, else
     $OPENAI_API_KEY."""
     server_kind: Literal[
         "auto", "vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax", "openai"
@@ -81,13 +232,14 @@ class Server(Loading):
     def check(self) -> None:
         """Raises UsageError for options that exclude or require each other."""
         if self.server is None:
-            needed = {
+            server_only = {
                 "tokenizer": self.tokenizer is not None,
                 "server-kind": self.server_kind != "auto",
                 "probabilities": self.probabilities is not None,
             }
-            if given := [name for name, is_given in needed.items() if is_given]:
-                raise UsageError(f"--{given[0]} requires --server")
+            for name, is_named in server_only.items():
+                if is_named:
+                    raise UsageError(f"--{name} requires --server")
         elif (self.device, self.dtype) != ("auto", "auto") or self.loading:
             raise UsageError("device, dtype and loading are up to the server: leave them out")
 
@@ -119,12 +271,12 @@ class Prompt(Options):
     """The prompt: verbatim, standard, generic, paper or a Jinja file. Default: the schema's, else
     the model's own, else verbatim (paper for --decoding paper)."""
     prompt: Path | None = option("FILE")
-    """File that `schemax fit` wrote: template, decoding, demonstrations, calibration. Other options
-    come before it."""
+    """File that `schemax fit` wrote: template, decoding, demonstrations, calibration. Options named
+    here override it."""
     examples: Path | None = option("FILE")
     """Examples for the prompt: JSONL with one {"category", "text", "attributes": {name: value}} per
-    line, and optionally "description"; those of other categories than the schema's are skipped.
-    none: shows none, those that come with a schema included."""
+    line, and optionally "description"; only the schema's category is shown. none: no examples, not
+    even those that come with a schema."""
     decoding: str | None = None
     """isolated, paper or autoregressive, and changes: paper:documents_per_prompt=2. Default: the
     one that the model was trained for, else isolated."""
@@ -153,8 +305,8 @@ class Labels(Language):
     """Options"""
 
     schemas: str | None = option("SCHEMAS")
-    """A file of {"categories": {category: [attribute, ...]}}, or what `extract` takes as SCHEMA.
-    Default: attributes.json of the folder, else made of the annotations."""
+    """A file of {"categories": {category: [attribute, ...]}}, or a SCHEMA of `extract`. Default:
+    attributes.json of the folder, else the attributes of the annotations."""
     schema_examples: bool | None = option("--schema-examples/--no-schema-examples")
     """Show the model the example values of an attributes.json. Default: only a model that schemax
     trained; others copy them into their answers."""
@@ -183,7 +335,7 @@ class Schema(Options):
 
     schema: str = argument("SCHEMA")
     """A ready-made name (see `schemax schemas`), module:Class, file.py:Class, a JSON Schema file
-    (schema.json), or the folder of a trained model, whose schemas it means."""
+    (schema.json), or a trained model's folder, for the schemas that it was trained on."""
 
 
 class Input(Options):
@@ -261,8 +413,7 @@ def by_chat(address: str) -> Extractor:
 
 
 def model_place(model: str | None) -> str | Path:
-    """Returns the folder or Hub id of a model: the named one, else $SCHEMAX_MODEL, else the path of
-    the embedded one, also named "embedded"; "small" is our other model.
+    """Returns the folder or Hub id of a model. None means $SCHEMAX_MODEL, else the embedded model.
 
     Raises UsageError for a missing path, which the Hub would call a malformed id.
     """

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
-from schemax.base.messages import say
+from schemax.base.messages import clipped, say
 from schemax.base.process import terminable
 from schemax.commands import options
-from schemax.commands.console import listed, plain_warnings
-from schemax.commands.option_groups import Options, option, verb
+from schemax.commands.options import Options, listed, option, plain_warnings, verb
 from schemax.errors import InputError
-from schemax.serve.listening import bound, check_reach
 
 
 class Listening(Options):
-    """Who may come in"""
+    """Access"""
 
     host: str = "127.0.0.1"
     """Address to listen on."""
@@ -34,7 +36,7 @@ class Listening(Options):
 
 
 class Appearance(Options):
-    """What they and the logs are told"""
+    """Names and logs"""
 
     served_model_name: str | None = option(show_default=False)
     """Name of the model. Default: that of its folder."""
@@ -43,7 +45,7 @@ class Appearance(Options):
 
 
 class Bounds(Options):
-    """How much they may ask for"""
+    """Limits"""
 
     max_body: int = option(default=8_000_000, min=1)
     """Bytes of a request, or of a line."""
@@ -67,12 +69,12 @@ class Start(options.ModelArgument, options.Loading, options.Prompt, without="for
     """Options"""
 
 
-class Given(Bounds, Appearance, Listening, Start):
+class Args(Bounds, Appearance, Listening, Start):
     """Options"""
 
 
 @verb
-def serve(given: Given) -> None:
+def serve(args: Args) -> None:
     """Serves a model: /v1/chat/completions and /v1/responses for clients of OpenAI's structured
     outputs, /v1/extract for documents, /docs for all of it.
 
@@ -83,50 +85,99 @@ def serve(given: Given) -> None:
 
         from schemax.serve.app import create_app
         from schemax.serve.limits import Limits
-        from schemax.serve.logs import log_settings
+        from schemax.serve.monitoring import log_settings
     except ModuleNotFoundError as error:
         raise InputError(
             f"serving requires {error.name}; pip install '.[serve]' in a checkout of schemax"
         ) from None
-    api_key = given.api_key or os.environ.get("SCHEMAX_API_KEY") or None
-    origins = listed(given.cors)
-    check_reach(given.host, origins, open_to_all=given.without_key or api_key is not None)
-    settings = given.settings()
-    with bound(given.host, given.port) as place:  # before a model is loaded
+    api_key = args.api_key or os.environ.get("SCHEMAX_API_KEY") or None
+    origins = listed(args.cors)
+    _check_reach(args.host, origins, open_to_all=args.without_key or api_key is not None)
+    settings = args.settings()
+    with _bound(args.host, args.port) as listener:  # before a model is loaded
         with plain_warnings():
-            extractor = given.extractor()
-        if given.prompt is not None:
-            named = {"template": given.template, "decoding": settings["decoding"]}
-            extractor = extractor.with_prompt(given.prompt, **named)
+            extractor = args.extractor()
+        if args.prompt is not None:
+            named = {"template": args.template, "decoding": settings["decoding"]}
+            extractor = extractor.with_prompt(args.prompt, **named)
         extractor.defaults = replace(
             extractor.defaults,
-            template=given.template or extractor.defaults.template,
+            template=args.template or extractor.defaults.template,
             decoding=settings["decoding"] or extractor.defaults.decoding,
         )
         limits = Limits(
-            *(given.max_body, given.max_stream, given.max_answer, given.max_documents),
-            fields=given.max_fields,
-            queue=given.max_queue,
-            seconds=given.timeout,
+            *(args.max_body, args.max_stream, args.max_answer, args.max_documents),
+            fields=args.max_fields,
+            queue=args.max_queue,
+            seconds=args.timeout,
         )
-        name = given.served_model_name or Path(str(options.model_place(given.model))).name
+        name = args.served_model_name or Path(str(options.model_place(args.model))).name
         # Without a key, any web page could reach this machine by DNS rebinding.
-        hosts = ("localhost", "127.0.0.1", "[::1]", given.host) if api_key is None else ("*",)
+        hosts = ("localhost", "127.0.0.1", "[::1]", args.host) if api_key is None else ("*",)
         app = create_app(
             extractor, name=name, api_key=api_key, limits=limits, hosts=hosts, origins=origins
         )
         # Objects that exist now stay: garbage collection need not search them.
         gc.collect()
         gc.freeze()
-        host = f"[{given.host}]" if ":" in given.host else given.host
-        say(f"serving {name} on http://{host}:{place.getsockname()[1]}; stop with Ctrl+C")
+        host = f"[{args.host}]" if ":" in args.host else args.host
+        say(f"serving {name} on http://{host}:{listener.getsockname()[1]}; stop with Ctrl+C")
         config = uvicorn.Config(
             app,
-            log_config=log_settings(given.log_format),
-            timeout_graceful_shutdown=given.grace,
+            log_config=log_settings(args.log_format),
+            timeout_graceful_shutdown=args.grace,
             server_header=False,
             timeout_keep_alive=75,  # longer than clients and proxies keep connections
         )
         # uvicorn raises the signal again when requests have ended.
         with terminable(), suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[place])
+            uvicorn.Server(config).run(sockets=[listener])
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Binds a socket that does not listen yet. Raises InputError if the address cannot be used."""
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = addresses[0]
+        listener = socket.socket(family)
+    except OSError as error:
+        raise InputError(f"cannot listen on {host}: {error.strerror}") from error
+    try:
+        if os.name == "posix":  # allows a port that was in use a moment ago
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        reason = os.strerror(error.errno or 0)
+        raise InputError(
+            f"cannot listen on {host}:{port}: {reason}; name another --port, or 0 for a free one"
+        ) from error
+    return listener
+
+
+def _check_reach(host: str, origins: Sequence[str], *, open_to_all: bool) -> None:
+    """Raises InputError for addresses and origins that require a key, and for malformed origins.
+
+    open_to_all: True if there is a key, or the user wants none.
+    """
+    for origin in origins:
+        parts = urlsplit(origin)
+        if origin != "*" and (not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}"):
+            raise InputError(
+                f"--cors {clipped(repr(origin))}: an origin is scheme, host and port, without a "
+                "slash at the end, such as https://shop.example"
+            )
+    if open_to_all:
+        return
+    remedy = "give --api-key or SCHEMAX_API_KEY, or say --without-key"
+    if not _is_loopback(host):
+        raise InputError(f"{host} can be reached from other machines: {remedy}")
+    if "*" in origins:
+        raise InputError(f"--cors '*' lets every page of the web call this server: {remedy}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -10,21 +10,27 @@ from schemax.attributes import settings_of
 from schemax.base.messages import counted, say
 from schemax.base.terminal import in_blocks, show, table
 from schemax.commands import options
-from schemax.commands.console import UsageError, plain_warnings, refused_settings
-from schemax.commands.option_groups import argument, option, verb
+from schemax.commands.options import (
+    UsageError,
+    argument,
+    option,
+    plain_warnings,
+    refused_settings,
+    verb,
+)
 from schemax.evaluation.shots import few_shot
 from schemax.extraction.declarations import in_language, read_schema
 from schemax.io.readers import first_document
 
-_TOKENS = 24  # characters of a cell
+_CELL = 24  # characters
 
 
-class Given(options.Loading, options.Prompt, options.Language, options.Schema):
+class Args(options.Loading, options.Prompt, options.Language, options.Schema):
     """Options"""
 
     text: str = argument("TEXT")
-    """The document; "-" reads stdin. Of a file that `extract` reads, the first; of a text file
-    (.txt, .md, .html), all."""
+    """The document; "-" reads stdin. A file that `extract` reads gives its first document, a text
+    file (.txt, .md, .html) its whole text."""
     output: Path | None = option("-o FILE.html")
     """A page that plays it back."""
     as_json: bool = option("--json", default=False)
@@ -32,54 +38,56 @@ class Given(options.Loading, options.Prompt, options.Language, options.Schema):
 
 
 @verb
-def trace(given: Given) -> None:
+def trace(args: Args) -> None:
     """Shows what every pass wrote for one document, with probabilities.
 
     A row per field, a column per pass; "?" marks tokens of a probability below one half.
     """
-    output = given.output
+    output = args.output
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"-o writes a page: {output} must end with .html")
-    declared = in_language(read_schema(given.schema), given.language)
-    settings = given.settings() | {"examples": few_shot(given.examples, declared)}
-    document = first_document(given.text)
+    declared = in_language(read_schema(args.schema), args.language)
+    settings = args.settings() | {"examples": few_shot(args.examples, declared)}
+    document = first_document(args.text)
     with plain_warnings():
-        extractor = given.extractor(given.prompt)
+        extractor = args.extractor(args.prompt)
         from schemax.evaluation.diagnosis.tracing import trace as traced  # imports torch
 
         with refused_settings():
-            found = traced(extractor, document, declared, **settings)
-    if given.as_json:
-        print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2))
+            record = traced(extractor, document, declared, **settings)
+    if args.as_json:
+        print(json.dumps(record.to_dict(), ensure_ascii=False, indent=2))
     elif output is None:
-        _show(found)
+        _show(record)
     if output is not None:
         from schemax.evaluation.diagnosis.playback import playback
         from schemax.report.pages import write_page
 
-        write_page(output, playback(found, settings_of(declared).category))
+        write_page(output, playback(record, settings_of(declared).category))
         say(f"wrote {output}")
-    passes = counted(len(found.passes), "pass", "passes")
+    passes = counted(len(record.passes), "pass", "passes")
     say(
-        f"{counted(found.prompt_tokens, 'token')} read, {passes}; one token at a time takes "
-        f"{found.one_by_one}"
+        f"{counted(record.prompt_tokens, 'token')} read, {passes}; one token at a time takes "
+        f"{record.one_by_one}"
     )
 
 
-def _show(found: Any) -> None:
-    """Shows a trace as a table, or as several below each other where one is too wide."""
-    rows = dict.fromkeys((one.field, one.row) for written in found.passes for one in written)
+def _show(record: Any) -> None:
+    """Shows a trace as a table, or as several tables below each other if it is too wide."""
+    rows = dict.fromkeys((token.field, token.row) for tokens in record.passes for token in tokens)
     fields = dict.fromkeys(field for field, _ in rows)
     names = [row for name in fields for field, row in rows if field == name]
     columns: dict[str, Any] = {}
-    for number, written in enumerate(found.passes, 1):
-        cells = {one.row: _cell(one.text, one.probability) for one in written}
+    for number, tokens in enumerate(record.passes, 1):
+        cells = {token.row: _cell(token.text, token.probability) for token in tokens}
         columns[f"pass {number}"] = lambda name, cells=cells: cells.get(name, "")
-    results = found.extraction.fields
-    values = {name: "" if one.value is None else str(one.value) for name, one in results.items()}
+    results = record.extraction.fields
+    values = {
+        name: "" if result.value is None else str(result.value) for name, result in results.items()
+    }
     columns["value"] = lambda name: values.get(name, "")
     notes = [f"{name}: {result.note}" for name, result in results.items() if result.note]
-    notes += [f"{one.field or 'error'}: {one.message}" for one in found.extraction.errors]
+    notes += [f"{error.field or 'error'}: {error.message}" for error in record.extraction.errors]
     notes += [
         f"{name}: {result.raw.strip()} was written, and left out as improbable"
         for name, result in results.items()
@@ -94,5 +102,5 @@ def _show(found: Any) -> None:
 
 def _cell(text: str, probability: float) -> str:
     shown = text.replace("\n", "\\n")
-    shown = shown if len(shown) <= _TOKENS else shown[: _TOKENS - 3] + "..."
+    shown = shown if len(shown) <= _CELL else shown[: _CELL - 3] + "..."
     return shown + (" ?" if probability < 0.5 else "")

@@ -10,8 +10,16 @@ from typing import Literal
 from schemax.base.messages import counted, say
 from schemax.base.trained import EXAMPLES
 from schemax.commands import options
-from schemax.commands.console import UsageError, listed, plain_warnings, refused_settings
-from schemax.commands.option_groups import Options, argument, option, verb
+from schemax.commands.options import (
+    Options,
+    UsageError,
+    argument,
+    listed,
+    option,
+    plain_warnings,
+    refused_settings,
+    verb,
+)
 from schemax.config import PRESETS, resolve_decoding
 from schemax.evaluation.datasets import dataset
 from schemax.evaluation.reliability import check_picture
@@ -23,7 +31,7 @@ class Data(Options):
     """The data"""
 
     test: Path | None = option("TEST.jsonl")
-    """Documents that the model will be tested on: dropped from training."""
+    """Documents for a later test of the model: dropped from training."""
     keep_overlap: bool = False
     """Train on documents of --test too."""
     held_out: float = option(default=0.1, min=0, max=0.99)
@@ -48,7 +56,7 @@ class Labels(Options):
 
 
 class Weights(Options):
-    """What is trained"""
+    """The weights"""
 
     decoding: str | None = None
     """Decoding that the model is trained for: isolated, paper or autoregressive, and changes:
@@ -73,7 +81,7 @@ class Weights(Options):
 
 
 class Loop(Options):
-    """How it is trained"""
+    """The loop"""
 
     epochs: float | None = None
     """Number of epochs. Default: 3; for small data, as many as give 100 steps, up to 10."""
@@ -105,7 +113,7 @@ class Loop(Options):
 
 
 class Records(Options):
-    """What is recorded and kept"""
+    """Records"""
 
     plot: Path | None = option("FILE")
     """Draw loss, F1, learning rate and tokens per second: a .svg, .png or .pdf file. Requires
@@ -120,7 +128,7 @@ class Start(options.Model, options.Prompt, options.Labels, without="dtype prompt
     """Options"""
 
 
-class Given(Records, Loop, Weights, Labels, Data, Start, without="schema_examples"):
+class Args(Records, Loop, Weights, Labels, Data, Start, without="schema_examples"):
     """Options"""
 
     data: Path = argument("TRAIN.jsonl or FOLDER")
@@ -139,7 +147,7 @@ class Given(Records, Loop, Weights, Labels, Data, Start, without="schema_example
 
     def settings_of_run(self) -> TrainingSettings:
         """Returns the settings of the run. Raises UsageError for inconsistent settings."""
-        names = [one.name for one in fields(TrainingSettings)]
+        names = [setting.name for setting in fields(TrainingSettings)]
         targets = self.lora_targets
         with refused_settings():
             decoding = self.decoding and resolve_decoding(self.decoding)
@@ -152,7 +160,7 @@ class Given(Records, Loop, Weights, Labels, Data, Start, without="schema_example
 
 
 @verb
-def train(given: Given) -> None:
+def train(args: Args) -> None:
     """Fine-tunes a model for the way it will be decoded.
 
     Documents and their values are laid out with the positions and the mask that they have when
@@ -160,31 +168,31 @@ def train(given: Given) -> None:
     like any other: `schemax evaluate TEST.jsonl --model FOLDER`. Documents that prompts show as
     examples are not trained on; FOLDER/examples.jsonl holds them.
     """
-    out, is_first = given.out, _rank() == 0
-    if (given.labels == "teacher") != (given.teacher is not None):
+    out, is_first = args.out, _rank() == 0
+    if (args.labels == "teacher") != (args.teacher is not None):
         raise UsageError("--labels teacher requires --teacher, and the reverse")
-    options.checked_settings(given.format, given.template, None)
-    settings = given.settings_of_run()
+    options.checked_settings(args.format, args.template, None)
+    settings = args.settings_of_run()
     with refused_settings():
-        named = given.teacher_decoding
+        named = args.teacher_decoding
         teaching = None if named is None else resolve_decoding(named)
-    _check_folder(out, given.resume)
-    if given.plot is not None:
-        check_picture("--plot", given.plot)
+    _check_folder(out, args.resume)
+    if args.plot is not None:
+        check_picture("--plot", args.plot)
     # Imported here because they import torch, which takes seconds.
     from schemax.training.card import plot_training
     from schemax.training.distillation import Labelling
     from schemax.training.fine_tuning import FineTuning
 
-    labelling = Labelling(given.labels, given.teacher, teaching)
+    labelling = Labelling(args.labels, args.teacher, teaching)
     if labelling.by_model and _num_processes() > 1:
         raise UsageError(
             "with several processes, each would predict the labels again; write them with "
             "`schemax extract` first, and give the file as --teacher"
         )
-    loading = "cpu" if _num_processes() > 1 else given.device
+    loading = "cpu" if _num_processes() > 1 else args.device
 
-    def again(name: str) -> Extractor:
+    def load_teacher(name: str) -> Extractor:
         if options.is_address(name):
             return options.by_chat(name)
         return Extractor.from_pretrained(options.model_place(name), device=loading)
@@ -192,32 +200,32 @@ def train(given: Given) -> None:
     with plain_warnings(quiet=not is_first):
         options.hush_libraries()
         work = FineTuning(
-            dataset(given.data, "train", given.schemas, given.language),
+            dataset(args.data, "train", args.schemas, args.language),
             labelling,
             settings,
-            settings.decoding if given.decoding else None,
-            test=given.test,
-            keep_overlap=given.keep_overlap,
-            format=given.format,
-            template=given.template,
-            shots=given.examples,
-            count=given.shots,
+            settings.decoding if args.decoding else None,
+            test=args.test,
+            keep_overlap=args.keep_overlap,
+            format=args.format,
+            template=args.template,
+            shots=args.examples,
+            count=args.shots,
         )
         outcome = work.run(
             out,
-            lambda: _loaded(given, settings, loading),
-            again,
+            lambda: _loaded(args, settings, loading),
+            load_teacher,
             is_first=is_first,
             tell=say if is_first else (lambda _: None),
-            device=given.device,
-            resume=given.resume,
-            report_to=_trackers(given.report_to, out),
-            keep_checkpoints=given.keep_checkpoints,
+            device=args.device,
+            resume=args.resume,
+            report_to=_trackers(args.report_to, out),
+            keep_checkpoints=args.keep_checkpoints,
         )
     if not is_first:
         return
-    if given.plot is not None:
-        plot_training(outcome.history, given.plot)
+    if args.plot is not None:
+        plot_training(outcome.history, args.plot)
     loss = outcome.held_out_loss
     held_out = "" if loss is None else f", held-out loss {loss:.4f}"
     if outcome.held_out_f1 is not None:
@@ -226,7 +234,7 @@ def train(given: Given) -> None:
         held_out += f", {outcome.merged_f1:.3f} with the adapters merged"
     parts = counted(outcome.steps, "step"), counted(outcome.trained, "document")
     say(f"{out}: {' on '.join(parts)}{held_out}")
-    test = given.data if given.data.is_dir() else Path("TEST.jsonl")
+    test = args.data if args.data.is_dir() else Path("TEST.jsonl")
     shown = out / EXAMPLES
     behind = f" --examples {shown}" if shown.is_file() else ""
     say(f"next: schemax evaluate {test} --model {out}{behind}")
@@ -237,11 +245,11 @@ def _trackers(text: str | None, out: Path) -> list[str]:
     from transformers.integrations import integration_utils
 
     names = listed(text or "")
-    there = integration_utils.get_available_reporting_integrations()  # type: ignore[no-untyped-call]
-    if lacking := [name for name in names if name not in there]:
+    available = integration_utils.get_available_reporting_integrations()  # type: ignore[no-untyped-call]
+    if lacking := [name for name in names if name not in available]:
         raise UsageError(
             f"--report-to: {', '.join(lacking)} cannot be used; install the package of that name. "
-            f"Installed are: {', '.join(there) or 'none'}"
+            f"Installed are: {', '.join(available) or 'none'}"
         )
     # The default would be among the checkpoints, which are removed at the end.
     os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(out / "runs"))
@@ -257,15 +265,15 @@ def _check_folder(out: Path, resume: bool) -> None:
         )
 
 
-def _loaded(given: Given, settings: TrainingSettings, device: str) -> tuple[Extractor, str]:
+def _loaded(args: Args, settings: TrainingSettings, device: str) -> tuple[Extractor, str]:
     """Returns the model and its name."""
-    if given.from_scratch is not None:
+    if args.from_scratch is not None:
         from schemax.training.models import new_model
 
-        named = given.model or os.environ.get("SCHEMAX_MODEL")
-        made, tokenizer = new_model(given.from_scratch, named, settings.seed)
-        return Extractor(made, tokenizer, template=given.template), given.from_scratch
-    place = options.model_place(given.model)
+        named = args.model or os.environ.get("SCHEMAX_MODEL")
+        model, tokenizer = new_model(args.from_scratch, named, settings.seed)
+        return Extractor(model, tokenizer, template=args.template), args.from_scratch
+    place = options.model_place(args.model)
     # Weights that are not trained need no more precision than the pass.
     dtype = "bfloat16" if settings.bf16 and settings.lora is not None else "float32"
     if settings.quantization is not None and _num_processes() > 1:
@@ -275,7 +283,7 @@ def _loaded(given: Given, settings: TrainingSettings, device: str) -> tuple[Extr
         place,
         device=device,
         dtype=dtype,
-        template=given.template,
+        template=args.template,
         quantization=settings.quantization,
     )
     return loaded, place if isinstance(place, str) else "the embedded model"

@@ -22,7 +22,7 @@ from schemax.results.fields import field_tree_of, part_of
 from schemax.results.list_results import with_items
 from schemax.results.repairs import refusals, settled
 from schemax.runtime.sampling.loops import run_at_end
-from schemax.servers.extraction import DeclarationCodec, read_slots
+from schemax.servers.extraction import ServedSlots, read_slots
 from schemax.tokens import SlotOutput
 
 
@@ -96,9 +96,9 @@ def read_out(
     """The extraction of a document from the runtime's output."""
     slots: Sequence[SlotText | None]
     nothing: tuple[FieldError, ...] = ()
-    if isinstance(compiled.codec, DeclarationCodec):
+    if isinstance(served := output.slots[0], ServedSlots):
         place: Any = {"index": document.index, "document_id": document.id, "texts": document.texts}
-        return read_slots(output.slots[0], compiled, **place)
+        return read_slots(served, compiled, **place)
     if compiled.decoding.layout == "autoregressive":
         whole = _plain_text(output.slots[0], compiled)
         slots = _parsed(whole, compiled, output.document)

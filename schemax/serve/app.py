@@ -1,10 +1,14 @@
-"""The ASGI app: its routes, the service that they share, and the gate before them."""
+"""The ASGI app: its routes, the service that they share, and the gate before them.
+
+`GET /docs` shows /openapi.json as a page that loads nothing and runs no script.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from html import escape
 from typing import Any
 
 import prometheus_client
@@ -16,17 +20,21 @@ from starlette.middleware.cors import CORSMiddleware
 from schemax.attributes.ready_made import schema_names
 from schemax.base.messages import clipped
 from schemax.extraction.extractor import Extractor
-from schemax.serve import errors
+from schemax.serve.answers import ApiError, JsonAnswer, answer_errors
 from schemax.serve.chat import chat_routes
 from schemax.serve.extraction import extraction_routes
-from schemax.serve.gate import Gate
-from schemax.serve.json_text import JsonAnswer
-from schemax.serve.limits import Limits
-from schemax.serve.logs import RequestIds
+from schemax.serve.limits import Gate, Limits
+from schemax.serve.monitoring import RequestIds
 from schemax.serve.playground import playground_routes
-from schemax.serve.reference import reference_page
 from schemax.serve.responses import responses_routes
 from schemax.serve.service import Service
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; }
+code { font: 13px/1.45 ui-monospace, "DejaVu Sans Mono", monospace; overflow-wrap: anywhere; }
+td { padding: 2px 12px 2px 0; vertical-align: top; }
+"""
 
 
 def create_app(
@@ -41,7 +49,7 @@ def create_app(
     """Creates an ASGI app that serves an extractor, and closes the extractor at shutdown.
 
     name: the model's, as clients see it. api_key: the key that clients must send; None for no key.
-    hosts: host names that requests may be addressed to, against DNS rebinding by web pages.
+    hosts: host names that requests may name, against DNS rebinding by web pages.
     origins: origins of pages whose scripts may call the app, such as https://shop.example; "*" for
         any origin.
     """
@@ -72,7 +80,7 @@ def create_app(
             expose_headers=["Retry-After", "X-Request-ID"],
         )
     app.add_middleware(RequestIds)
-    errors.install(app)
+    answer_errors(app)
     # For /openapi.json alone; the gate checks the key.
     keyed = [] if api_key is None else [Depends(HTTPBearer(auto_error=False))]
     app.include_router(chat_routes(service), dependencies=keyed)
@@ -89,7 +97,7 @@ def create_app(
     async def model_of(id: str) -> dict[str, Any]:
         """Describes the served model."""
         if id != name:
-            raise errors.ApiError(
+            raise ApiError(
                 404,
                 f"the model {clipped(repr(id))} is not served; {name!r} is",
                 param="model",
@@ -118,3 +126,52 @@ def create_app(
         return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
     return app
+
+
+def reference_page(openapi: Mapping[str, Any]) -> str:
+    """The HTML of an OpenAPI document: every path, its description and the keys of its body."""
+    sections = "".join(
+        _section(f"{method.upper()} {path}", operation, openapi)
+        for path, methods in openapi["paths"].items()
+        for method, operation in methods.items()
+    )
+    title = escape(openapi["info"]["title"])
+    return (
+        '<!DOCTYPE html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{title}: endpoints</title><style>{_STYLE}</style><h1>{title}</h1>"
+        '<p>For programs: <a href="/openapi.json">/openapi.json</a>. '
+        f'By hand: <a href="/">the playground</a>.</p>{sections}</html>'
+    )
+
+
+def _section(name: str, operation: Mapping[str, Any], openapi: Mapping[str, Any]) -> str:
+    description = escape(operation.get("description", ""))
+    body = operation.get("requestBody", {}).get("content", {})
+    keys = "".join(_keys(body.get("application/json", {}).get("schema", {}), openapi))
+    table = f"<table>{keys}</table>" if keys else ""
+    return f"<h2><code>{escape(name)}</code></h2><p>{description}</p>{table}"
+
+
+def _keys(schema: Mapping[str, Any], openapi: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a row for every key of an object."""
+    if "$ref" in schema:
+        schema = openapi["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    required = schema.get("required", ())
+    for name, value in schema.get("properties", {}).items():
+        note = "required" if name in required else ""
+        yield (
+            f"<tr><td><code>{escape(name)}</code><td>{escape(_kind(value))}"
+            f"<td>{note}<td>{escape(value.get('description', ''))}</tr>"
+        )
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """A type in one line."""
+    if "anyOf" in schema:
+        return " or ".join(map(_kind, schema["anyOf"]))
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema.get('items', {}))}"
+    return str(schema.get("type", "anything"))

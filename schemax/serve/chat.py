@@ -11,11 +11,19 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from schemax.serve.completion import Asked, Completion, Message, Part, Sampling, check_tool_choice
-from schemax.serve.errors import ApiError
+from schemax.serve.answers import event_stream, while_connected
+from schemax.serve.completion import (
+    Completion,
+    CompletionRequest,
+    Message,
+    Part,
+    Sampling,
+    SchemaSource,
+    function_schema,
+    schema_missing,
+)
 from schemax.serve.output import Piece, logprobs
 from schemax.serve.service import Service
-from schemax.serve.streams import event_stream, while_connected
 
 
 class JsonSchema(BaseModel):
@@ -26,7 +34,7 @@ class JsonSchema(BaseModel):
 
 
 class ResponseFormat(BaseModel):
-    """The form of the answer; json_schema is required, since other types name no fields."""
+    """The form of the answer; only the type json_schema declares fields."""
 
     type: str
     json_schema: JsonSchema | None = None
@@ -67,29 +75,17 @@ class ChatRequest(Sampling):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
-    def schema_asked(self) -> tuple[dict[str, Any] | None, str, str | None]:
-        """(the schema, its parameter, the name of the called function).
-
-        Raises ApiError (400) if there is no schema, or several.
-        """
-        wanted = self.response_format
+    def schema_source(self) -> SchemaSource:
+        """Finds the schema. Raises ApiError (400) if there is no schema, or several."""
         if self.tools and self.tool_choice != "none":
-            if len(self.tools) > 1 or self.tools[0].function is None:
-                raise ApiError(
-                    400, "tools must be one function: its arguments are filled in", param="tools"
-                )
-            function = self.tools[0].function
-            check_tool_choice(self.tool_choice, function.name)
-            return function.parameters, "tools[0].function.parameters", function.name
-        if wanted is not None and wanted.type == "json_schema" and wanted.json_schema is not None:
-            return wanted.json_schema.document, "response_format.json_schema.schema", None
-        raise ApiError(
-            400,
-            "a schema is missing: send response_format of type json_schema, or tools with one "
-            "function and another tool_choice than none; this server fills in declared "
-            "fields and writes no other text",
-            param="response_format",
-        )
+            function = self.tools[0].function if len(self.tools) == 1 else None
+            document, name = (function.parameters, function.name) if function else (None, None)
+            param = "tools[0].function.parameters"
+            return function_schema(document, param, name, self.tool_choice)
+        form = self.response_format
+        if form is None or form.type != "json_schema" or form.json_schema is None:
+            raise schema_missing("response_format")
+        return form.json_schema.document, "response_format.json_schema.schema", None
 
 
 def chat_routes(service: Service) -> APIRouter:
@@ -99,15 +95,17 @@ def chat_routes(service: Service) -> APIRouter:
     @router.post("/v1/chat/completions", response_model=None)
     async def chat_completions(body: ChatRequest, request: Request) -> Any:
         """Fills in the fields of a schema; the messages are the prompt."""
-        document, param, function = body.schema_asked()
+        document, param, function = body.schema_source()
         schema = await service.schemas.of(document, param)
         most = body.max_completion_tokens or body.max_tokens
-        asked = await Asked.of(service, body.messages, schema, body, most, ("messages", param))
+        completion = await CompletionRequest.of(
+            service, body.messages, schema, body, most, ("messages", param)
+        )
         answer = _Answer(service.name, function, bool(body.logprobs))
         if not body.stream:
-            return answer.whole(await while_connected(request, asked.whole()))
+            return answer.whole(await while_connected(request, completion.whole()))
         usage = body.stream_options is not None and body.stream_options.include_usage
-        return await event_stream(request, answer.chunks(asked.parts(), usage), end="[DONE]")
+        return await event_stream(request, answer.chunks(completion.parts(), usage), end="[DONE]")
 
     return router
 
@@ -145,12 +143,12 @@ class _Answer:
         }
 
     async def chunks(
-        self, found: AsyncGenerator[Part], with_usage: bool
+        self, parts: AsyncGenerator[Part], with_usage: bool
     ) -> AsyncGenerator[dict[str, Any]]:
         """Streams a completion: a chunk for every key, and one for every value."""
         is_begun = False
-        async with aclosing(found):
-            async for part in found:
+        async with aclosing(parts):
+            async for part in parts:
                 if not is_begun:
                     is_begun = True
                     yield self._chunk(self._opening(part))
@@ -183,15 +181,16 @@ class _Answer:
             return "length"
         return "tool_calls" if self._function is not None and done.refusal is None else "stop"
 
-    def _tokens(self, part: Part, found: Sequence[Piece]) -> dict[str, Any] | None:
-        shown = {"content": logprobs(found, part.item), "refusal": None}
-        return shown if self._logprobs else None
+    def _tokens(self, part: Part, pieces: Sequence[Piece]) -> dict[str, Any] | None:
+        if not self._logprobs:
+            return None
+        return {"content": logprobs(pieces, part.item), "refusal": None}
 
     def _chunk(
         self,
         delta: dict[str, Any],
-        shown: dict[str, Any] | None = None,
+        tokens: dict[str, Any] | None = None,
         finish_reason: str | None = None,
     ) -> dict[str, Any]:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": shown}
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": tokens}
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}

@@ -1,7 +1,4 @@
-"""Completions for OpenAI's two endpoints: turns messages and a schema into an instance's text.
-
-Messages of a chat become the prompt.
-"""
+"""Completions for OpenAI's two endpoints: turns messages and a schema into an instance's text."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ from schemax.extraction.readout import read_part
 from schemax.results import Extraction
 from schemax.runtime.slots.outputs import TOO_LONG
 from schemax.runtime.slots.watcher import Progress
-from schemax.serve.errors import ApiError
-from schemax.serve.output import Piece, behind, inner, pieces, refusal, written
+from schemax.serve.answers import ApiError
+from schemax.serve.output import Piece, behind, inner, pieces, refusal, text_of, written
 from schemax.serve.request_schemas import ClientSchema
 from schemax.serve.service import Service
 from schemax.tokens import SlotOutput
@@ -43,17 +40,41 @@ class Sampling(BaseModel):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings by their names in `DecodingConfig`; None for those that are not given."""
+        """The settings by their names in `DecodingConfig`; None for the server's own setting."""
         return {name: getattr(self, name) for name in Sampling.model_fields}
 
 
-def check_tool_choice(choice: Any, function: str) -> None:
-    """Raises ApiError (400) for a choice of another function. choice: as in OpenAI's endpoints."""
+SchemaSource = tuple[dict[str, Any] | None, str, str | None]
+"""(a JSON Schema document, its parameter in the request, the name of the called function)."""
+
+
+def function_schema(
+    parameters: dict[str, Any] | None, param: str, function: str | None, choice: Any
+) -> SchemaSource:
+    """The schema of the only function. function: its name; None if tools are something else.
+
+    Raises ApiError (400) for anything but one function, and for a choice of another function.
+    """
+    if function is None:
+        raise ApiError(
+            400, "tools must be one function: its arguments are filled in", param="tools"
+        )
     named = choice.get("function", choice) if isinstance(choice, dict) else None
     name = named.get("name") if isinstance(named, dict) else None
     if name is not None and name != function:
-        said = f"tool_choice names the function {clipped(str(name))!r}; tools has {function!r}"
-        raise ApiError(400, said, param="tool_choice")
+        reason = f"tool_choice names the function {clipped(str(name))!r}; tools has {function!r}"
+        raise ApiError(400, reason, param="tool_choice")
+    return parameters, param, function
+
+
+def schema_missing(param: str) -> ApiError:
+    return ApiError(
+        400,
+        f"a schema is missing: send {param} of type json_schema, or tools with one function and "
+        "another tool_choice than none; this server fills in declared fields and writes no other "
+        "text",
+        param=param,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +89,7 @@ class Part:
 class Completion(Part):
     """The end of a completion.
 
-    pieces: the pieces that no part had; () for a refusal. is_cut: whether the client's own limit of
+    pieces: those behind all parts; () for a refusal. is_cut: whether the client's own limit of
     tokens cut a value.
     """
 
@@ -78,12 +99,12 @@ class Completion(Part):
 
     @property
     def text(self) -> str:
-        return _text(self.pieces)
+        return text_of(self.pieces)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """A request of either endpoint: the last message is read, behind the others.
+class CompletionRequest:
+    """A request of either endpoint: the last message is the document, earlier ones the prompt.
 
     A model with a prompt of its own, which it was trained on, reads the last message as a document
     in that prompt.
@@ -108,10 +129,12 @@ class Asked:
         sampling: Sampling,
         most_tokens: int | None,
         params: tuple[str, str],
-    ) -> Asked:
-        """Compiles a request. params: the request's parameters of messages and schema, which
-        errors name. Raises ApiError."""
-        param, of_schema = params
+    ) -> CompletionRequest:
+        """Compiles a request. Raises ApiError.
+
+        params: the request's parameters of messages and schema, which errors name.
+        """
+        param, schema_param = params
         conversation, text = as_prompt(messages, param)
         is_short = most_tokens is not None and most_tokens < _SHORT
         options: dict[str, Any] = {
@@ -122,7 +145,7 @@ class Asked:
                 max_retries=0 if is_short else None,
             ),
         }
-        compiled = await service.compiled(schema, options, of_schema)
+        compiled = await service.compiled(schema, options, schema_param)
         return cls(service, text, schema, options, compiled, is_short, param)
 
     async def whole(self) -> Completion:
@@ -132,8 +155,7 @@ class Asked:
             return await self._completion(await anext(items), "")
 
     async def parts(self) -> AsyncGenerator[Part]:
-        """Yields the text as it becomes final, field by field, while passes run; the rest at the
-        end, as a Completion.
+        """Yields the text as it becomes final, field by field; the last part is a Completion.
 
         If a required value is missing, a refusal follows the parts before the value.
         """
@@ -158,15 +180,15 @@ class Asked:
         usage = usage_of(self.compiled, self.text, item)
         if item.value is None:
             return Completion((), item, refusal(item), is_cut, usage)
-        found = pieces(item.value)
-        # Conditions on the whole instance, which no value of a single field could meet.
-        # In a thread: the cost depends on the client's document.
-        output = json.loads(_text(found))
+        parts = pieces(item.value)
+        # A client's document may have conditions on the whole instance. Their cost depends on the
+        # document, hence the thread.
+        output = json.loads(text_of(parts))
         forbidden = await asyncio.to_thread(forbidden_by_document, self.schema.model, output)
         if forbidden is not None:
             reason = f"the output is not what the schema allows: {forbidden}"
             return Completion((), item, reason, is_cut, usage)
-        return Completion(behind(sent, found), item, None, is_cut, usage)
+        return Completion(behind(sent, parts), item, None, is_cut, usage)
 
 
 class _Writer:
@@ -176,14 +198,14 @@ class _Writer:
     if the model writes the whole output itself.
     """
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
-        (self._document,) = read_documents([asked.text], RecordFields())
+    def __init__(self, request: CompletionRequest) -> None:
+        self._request = request
+        (self._document,) = read_documents([request.text], RecordFields())
         self._done: dict[int, SlotOutput] = {}
         self._fields: list[str] = []
         self.text = ""
-        model = asked.schema.model
-        is_whole = asked.compiled.decoding.layout == "autoregressive" or is_judged_whole(model)
+        model = request.schema.model
+        is_whole = request.compiled.decoding.layout == "autoregressive" or is_judged_whole(model)
         if not is_whole and asked_fields(model).keys() == model.model_fields.keys():
             self._fields = list(model.model_fields)
 
@@ -194,19 +216,19 @@ class _Writer:
                 self._fields[0],
                 self._document,
                 self._done,
-                self._asked.compiled,
-                self._asked.service.extractor.defaults.calibration,
+                self._request.compiled,
+                self._request.service.extractor.defaults.calibration,
             )
             if item is None:
                 return
-            if item.value is None:  # only the whole instance tells the reason
+            if item.value is None:  # only the whole instance has the reason
                 self._fields.clear()
                 return
             del self._fields[0]
-            found = inner(pieces(item.value), is_first=not self.text)
-            if found:
-                self.text += _text(found)
-                yield Part(found, item)
+            parts = inner(pieces(item.value), is_first=not self.text)
+            if parts:
+                self.text += text_of(parts)
+                yield Part(parts, item)
 
 
 def _unread(item: Extraction[Any], param: str) -> ApiError:
@@ -216,10 +238,6 @@ def _unread(item: Extraction[Any], param: str) -> ApiError:
         return ApiError(503, message, headers={"Retry-After": "1"})
     code = "context_length_exceeded" if message.startswith(TOO_LONG) else None
     return ApiError(400, message, param=param, code=code)
-
-
-def _text(found: Sequence[Piece]) -> str:
-    return "".join(text for text, _ in found)
 
 
 def usage_of(compiled: CompiledSchema, text: str, item: Extraction[Any]) -> dict[str, Any]:
@@ -233,11 +251,11 @@ def usage_of(compiled: CompiledSchema, text: str, item: Extraction[Any]) -> dict
         read += sum(len(slot.key) for slot in compiled.known(slots))
     else:
         read += sum(map(len, compiled.keys[0]))
-    wrote = written(item.slots)
+    num_written = written(item.slots)
     return {
         "prompt_tokens": read,
-        "completion_tokens": wrote,
-        "total_tokens": read + wrote,
+        "completion_tokens": num_written,
+        "total_tokens": read + num_written,
         "prompt_tokens_details": {"cached_tokens": shared},
     }
 
@@ -281,20 +299,20 @@ class Message(BaseModel):
 
 
 def as_prompt(messages: Sequence[Message], param: str) -> tuple[Conversation, str]:
-    """The messages before the last one, and the text of the last one, which is the document.
+    """The messages before the last, and the text of the last message, which is the document.
 
     param: the key of the messages in the request.
 
     Raises ApiError (400) if the last message is not the user's, or is empty.
     """
-    said = [
+    *earlier, (role, text) = [
         (_ROLES.get(message.role, message.role), message.text(f"{param}[{place}]"))
         for place, message in enumerate(messages)
-    ]
-    if said and said[-1][0] == "user" and not said[-1][1].strip():
-        raise ApiError(400, f"{param} must end with a text to read, which is empty", param=param)
-    if not said or said[-1][0] != "user":
+    ] or [("", "")]
+    if role != "user":
         raise ApiError(
             400, f"{param} must end with a message of the user's, the text to read", param=param
         )
-    return Conversation(tuple(said[:-1])), said[-1][1]
+    if not text.strip():
+        raise ApiError(400, f"{param} must end with a text to read, which is empty", param=param)
+    return Conversation(tuple(earlier)), text

@@ -14,18 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from schemax.attributes import compile_attributes
 from schemax.base.messages import clipped, perhaps
-from schemax.compiler import CompiledSchema
 from schemax.extraction.readout import prompt_of
 from schemax.io.rows import RowForm, check_kept
 from schemax.reading.markup import Html
 from schemax.results.slot_text import slots_to_json
+from schemax.serve.answers import LINES, ApiError, at_fault, json_text, line_stream, while_connected
 from schemax.serve.completion import Sampling
-from schemax.serve.errors import LINES, ApiError, at_fault
-from schemax.serve.json_text import json_text
 from schemax.serve.lines import Lines, Rows
 from schemax.serve.request_schemas import ClientSchema
 from schemax.serve.service import Service
-from schemax.serve.streams import line_stream, while_connected
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -50,7 +47,7 @@ class ExtractOptions(Sampling):
 
     @model_validator(mode="after")
     def _without_slips(self) -> Self:
-        """Refuses a misspelt key; others, as clients of OpenAI send them, are ignored."""
+        """Refuses a misspelt key. Other keys, which clients of OpenAI send, are ignored."""
         fields = type(self).model_fields.items()
         known = [field.alias or name for name, field in fields if name not in Sampling.model_fields]
         for key in self.model_extra or ():
@@ -64,12 +61,12 @@ class ExtractOptions(Sampling):
 
     def options(self, service: Service) -> dict[str, Any]:
         """The options of `Extractor.stream`. Raises ApiError."""
-        shown = {"text": self.text, "id": self.id, "html": self.html}
-        return {**shown, "decoding": service.decoding(**self.settings)}
+        decoding = service.decoding(**self.settings)
+        return {"text": self.text, "id": self.id, "html": self.html, "decoding": decoding}
 
 
 class FirstLine(ExtractOptions):
-    """The first line of a body of lines. documents: none; they are the other lines."""
+    """The first line of a body of lines. documents: none, since they are the lines behind it."""
 
     documents: None = None
 
@@ -109,8 +106,8 @@ def extraction_routes(service: Service) -> APIRouter:
     @router.post("/v1/extract", response_model=ExtractResponse, openapi_extra=described)
     async def extract(request: Request) -> Any:
         """Answers rows in the order of the documents; with `Accept: application/x-ndjson` line by
-        line, as they finish. A body of newline-delimited JSON, the request without documents first
-        and then a document a line, is answered in lines while it arrives."""
+        line, as they finish. A body of newline-delimited JSON is answered in lines while it
+        arrives: its first line is the request without documents, every further line a document."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == LINES:
             lines = Lines(request, service.limits)
@@ -127,19 +124,22 @@ def extraction_routes(service: Service) -> APIRouter:
             )
         body = _parsed(ExtractRequest, await request.body())
         schema = await service.schemas.of(body.declared, "schema")
-        keys = chain.from_iterable(one for one in body.documents if isinstance(one, dict))
+        records = (document for document in body.documents if isinstance(document, dict))
         with at_fault("keep"):
-            check_kept(body.keep, [*dict.fromkeys(keys)], "the request")
+            keys = dict.fromkeys(chain.from_iterable(records))
+            check_kept(body.keep, [*keys], "the request")
         items = service.stream(body.documents, schema, **body.options(service))
         rows = _slots(items, schema) if body.slots else _rows(items, body)
         if LINES in request.headers.get("accept", ""):
             return await line_stream(request, rows)
-        found = await while_connected(request, _whole(rows, service.limits.answer_bytes))
+        data = await while_connected(request, _whole(rows, service.limits.answer_bytes))
         head: dict[str, Any] = {"model": service.name}
         if body.slots:
-            head["reading"] = _reading(await service.compiled(schema, body.options(service)))
-        data = b'%b, "rows": [%b]}' % (json_text(head).removesuffix("}").encode(), found)
-        return Response(data, media_type="application/json")
+            compiled = await service.compiled(schema, body.options(service))
+            # A client requires both to read slots.
+            head["reading"] = {"format": compiled.format.name, "prompt": prompt_of(compiled)}
+        answer = b'%b, "rows": [%b]}' % (json_text(head).removesuffix("}").encode(), data)
+        return Response(answer, media_type="application/json")
 
     return router
 
@@ -148,11 +148,11 @@ async def _by_line(service: Service, lines: Lines) -> Response:
     first = await lines.take(1)
     if lines.failure is not None and not first:
         raise lines.failure
-    options = _parsed(FirstLine, first[0][1] if first else b"")
-    schema = await service.schemas.of(options.declared, "schema")
-    given = options.options(service)
+    request = _parsed(FirstLine, first[0][1] if first else b"")
+    schema = await service.schemas.of(request.declared, "schema")
+    options = request.options(service)
     with service.queue.place_for(1):  # refuses the client if there is no room
-        return Rows(service, lines, schema, given, form=options.form).response()
+        return Rows(service, lines, schema, options, form=request.form).response()
 
 
 def _parsed(model: type[ModelT], data: bytes) -> ModelT:
@@ -176,22 +176,17 @@ async def _slots(items: Any, schema: ClientSchema) -> AsyncGenerator[dict[str, A
         async for item in items:
             row = {name: item.to_row()[name] for name in ("id", "index", "errors")}
             slots = slots_to_json(attributes, item.slots) if item.slots else []
-            row |= {"labels": labels, "slots": slots, "steps": item.steps}
-            yield row | {"is_gone": item.is_gone}
-
-
-def _reading(compiled: CompiledSchema) -> dict[str, Any]:
-    """The format that a client requires to read slots, and the model's instruction."""
-    return {"format": compiled.format.name, "prompt": prompt_of(compiled)}
+            row |= {"labels": labels, "slots": slots, "steps": item.steps, "is_gone": item.is_gone}
+            yield row
 
 
 async def _whole(rows: AsyncGenerator[Mapping[str, Any]], most: int) -> bytes:
     """All rows in order. Raises ApiError (422) for more bytes than `most`."""
-    found: dict[int, bytes] = {}
+    parts: dict[int, bytes] = {}
     size = 0
     async with aclosing(rows):
         async for row in rows:
-            found[row["index"]] = data = json_text(row).encode()
+            parts[row["index"]] = data = json_text(row).encode()
             size += len(data)
             if size > most:
                 raise ApiError(
@@ -199,4 +194,4 @@ async def _whole(rows: AsyncGenerator[Mapping[str, Any]], most: int) -> bytes:
                     f"the answer has more than {most:,} bytes; ask for lines (Accept: {LINES}), "
                     'for fewer documents at once, or with "details": false',
                 )
-    return b", ".join(found[index] for index in sorted(found))
+    return b", ".join(parts[index] for index in sorted(parts))

@@ -7,6 +7,7 @@ import json
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
+from tempfile import TemporaryFile
 from typing import Any
 
 from fastapi import Request
@@ -17,16 +18,14 @@ from starlette.types import Receive, Scope, Send
 
 from schemax.io.rows import RowForm
 from schemax.results import failed
-from schemax.serve.errors import LINES, ApiError
-from schemax.serve.json_text import json_line
+from schemax.serve.answers import LINES, ApiError, json_line
 from schemax.serve.limits import Limits
 from schemax.serve.request_schemas import ClientSchema
 from schemax.serve.service import Service
-from schemax.serve.spool import Spool, SpoolError
 
-# The documents of a window, which is one call of the extractor; the windows under way.
+# Documents of a window, which is one call of the extractor; windows under way.
 _WINDOW, _WINDOWS = 64, 4
-_PATIENCE = 5.0  # seconds
+_DRAIN_SECONDS = 5.0
 
 Line = tuple[int, bytes]
 """(its number, from 1 on; a line that is not blank)."""
@@ -52,31 +51,33 @@ class Lines:
                 async with asyncio.timeout(self._limits.seconds):
                     chunk = await anext(self._chunks, None)
             except TimeoutError:
-                self.failure = ApiError(408, "no further line has come in time")
+                self.failure = ApiError(
+                    408, f"no line came within {self._limits.seconds:g} seconds; send without pause"
+                )
                 break
             except HTTPException as error:  # the body is too long
                 self.failure = ApiError.of(error)
                 break
             self._is_ended = chunk is None
-            found = (self._begun + (chunk or b"\n")).split(b"\n")
-            longest, self._begun = self._limits.body_bytes, found[-1]
-            for number, line in enumerate(found, self._number + 1):
+            lines = (self._begun + (chunk or b"\n")).split(b"\n")
+            longest, self._begun = self._limits.body_bytes, lines[-1]
+            for number, line in enumerate(lines, self._number + 1):
                 if len(line) > longest:
                     self.failure = ApiError(413, f"line {number} has more than {longest:,} bytes")
                     break
                 if line.strip() and line is not self._begun:
                     self._whole.append((number, line))
-            self._number += len(found) - 1
+            self._number += len(lines) - 1
         return [self._whole.popleft() for _ in range(min(most, len(self._whole)))]
 
     async def drain(self) -> None:
-        """Reads on for a moment, since a client that is still sending would miss its refusal."""
+        """Reads on for seconds, since a client that is still sending would miss its refusal."""
         with suppress(TimeoutError, HTTPException, ClientDisconnect):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_DRAIN_SECONDS):
                 async for _ in self._chunks:
                     pass
 
-    async def left(self) -> None:
+    async def until_left(self) -> None:
         """Waits, after the last line, until the client leaves; then raises ClientDisconnect."""
         while (await self._request.receive())["type"] != "http.disconnect":
             pass
@@ -84,7 +85,7 @@ class Lines:
 
 
 class Rows:
-    """The rows of documents that arrive as lines: one row each, for failed documents as well.
+    """The rows of documents that arrive as lines: one row for each, failed documents included.
 
     options: of `Extractor.stream`. form: of rows.
     """
@@ -132,14 +133,14 @@ class Rows:
             await self._spool.end()
 
     async def _read_all(self) -> None:
-        async with asyncio.TaskGroup() as both:
+        async with asyncio.TaskGroup() as tasks:
             async with asyncio.TaskGroup() as windows:
                 index = 0
                 while window := await self._lines.take(self._window_size):
                     await self._room.acquire()
                     windows.create_task(self._window(index, window))
                     index += len(window)
-                leaving = both.create_task(self._lines.left())
+                leaving = tasks.create_task(self._lines.until_left())
             leaving.cancel()
         if self._lines.failure is not None:
             raise self._lines.failure
@@ -180,7 +181,7 @@ class Rows:
             return
         places = list(documents)
         await self._service.queue.room_for(len(places))
-        # No list: lists are refused if no document has a key, but later lines may have it.
+        # A list would be refused if no document had a key; later lines may have it.
         window = deque(documents.values())
         items = self._service.stream(window, self._schema, **self._options)
         async with asyncio.timeout(self._service.limits.seconds), aclosing(items):
@@ -189,6 +190,65 @@ class Rows:
                 row = item.to_row(details=bool(self._form.details))
                 await self._put(index, row, documents[index])
                 del documents[index]
+
+
+_CHUNK = 65_536
+
+
+class SpoolError(ApiError):
+    """A client leaves too many bytes unread for too long."""
+
+
+class Spool:
+    """A queue of bytes in a file, since most clients read nothing before they have sent all.
+
+    most: the approximate number of bytes that may wait at once. seconds: the time to wait for a
+    client to read if there are more.
+    """
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._most, self._seconds = most, seconds
+        self._file = TemporaryFile()  # noqa: SIM115  # see `close`
+        self._read = self._written = 0
+        self._is_ended = False
+        self._changed = asyncio.Condition()
+
+    async def put(self, data: bytes, *, late: bool = False) -> None:
+        """Appends data. Raises SpoolError if the client reads nothing, unless `late`."""
+        async with self._changed:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await self._changed.wait_for(lambda: late or self._written <= self._most)
+            except TimeoutError:
+                raise SpoolError(
+                    422,
+                    f"more than {self._most:,} bytes of rows wait to be read; read them while "
+                    "sending, or send less at once",
+                ) from None
+            self._file.seek(self._written)
+            self._written += self._file.write(data)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        self._file.close()
+
+    async def end(self) -> None:
+        async with self._changed:
+            self._is_ended = True
+            self._changed.notify_all()
+
+    async def take(self) -> bytes:
+        """Waits for bytes, and removes and returns the next; b"" at the end."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._read < self._written or self._is_ended)
+            self._file.seek(self._read)
+            data = self._file.read(_CHUNK)
+            self._read += len(data)
+            if self._read == self._written:
+                self._read = self._written = 0
+                self._file.truncate(0)
+                self._changed.notify_all()
+            return data
 
 
 class _Duplex(StreamingResponse):

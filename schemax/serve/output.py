@@ -10,7 +10,7 @@ from pydantic import BaseModel, RootModel
 
 from schemax.attributes.json_checks import json_properties
 from schemax.results import Extraction, SlotText
-from schemax.serve.json_text import json_text
+from schemax.serve.answers import json_text
 
 Piece = tuple[str, str | None]
 """(JSON text, the dotted name of the field whose value it is, None for keys and punctuation)."""
@@ -36,9 +36,9 @@ def _value(value: Any, plain: Any, path: tuple[str, ...]) -> Iterator[Piece]:
         ]
         members = ((key, getattr(value, name), plain[key], name) for name, key in shown)
         yield from _members(members, path)
-    elif isinstance(plain, dict) and any(isinstance(one, BaseModel) for one in value.values()):
-        both = zip(value.values(), plain.items(), strict=True)
-        yield from _members(((key, one, shown, key) for one, (key, shown) in both), path)
+    elif isinstance(plain, dict) and any(isinstance(item, BaseModel) for item in value.values()):
+        pairs = zip(value.values(), plain.items(), strict=True)
+        yield from _members(((key, item, shown, key) for item, (key, shown) in pairs), path)
     elif isinstance(plain, list) and any(isinstance(item, BaseModel) for item in value):
         yield "[", None
         for n, (item, shown) in enumerate(zip(value, plain, strict=True)):
@@ -62,10 +62,10 @@ def _members(
     yield ("}" if opening == ", " else "{}"), None
 
 
-def _merged(found: Iterator[Piece]) -> Iterator[Piece]:
+def _merged(parts: Iterator[Piece]) -> Iterator[Piece]:
     """Joins keys and punctuation between two values into one piece."""
     held = ""
-    for text, field in found:
+    for text, field in parts:
         if field is None:
             held += text
         else:
@@ -75,30 +75,34 @@ def _merged(found: Iterator[Piece]) -> Iterator[Piece]:
     yield held, None
 
 
-def inner(found: Sequence[Piece], *, is_first: bool) -> list[Piece]:
-    """The pieces of an instance of one field as they stand among others; [] if it is left out."""
-    if "".join(text for text, _ in found) == "{}":
+def text_of(parts: Sequence[Piece]) -> str:
+    return "".join(text for text, _ in parts)
+
+
+def inner(parts: Sequence[Piece], *, is_first: bool) -> list[Piece]:
+    """The pieces of a one-field instance within a larger instance; [] for an omitted field."""
+    if text_of(parts) == "{}":
         return []
-    texts = [text for text, _ in found]
+    texts = [text for text, _ in parts]
     texts[0] = texts[0] if is_first else f", {texts[0][1:]}"
     texts[-1] = texts[-1][:-1]
-    return [(text, field) for text, (_, field) in zip(texts, found, strict=True) if text]
+    return [(text, field) for text, (_, field) in zip(texts, parts, strict=True) if text]
 
 
-def behind(sent: str, found: Sequence[Piece]) -> list[Piece]:
+def behind(sent: str, parts: Sequence[Piece]) -> list[Piece]:
     """The pieces behind the text that was sent. Raises ValueError if they begin otherwise."""
-    left = []
-    for text, field in found:
+    unsent = []
+    for text, field in parts:
         begun, sent = sent[: len(text)], sent[len(text) :]
         if not text.startswith(begun):
-            raise ValueError("a field's text was sent, and is another one by now")
-        if rest := text[len(begun) :]:
-            left.append((rest, field))
-    return left
+            raise ValueError("the text of a field changed after it was sent")
+        if end := text[len(begun) :]:
+            unsent.append((end, field))
+    return unsent
 
 
-def logprobs(found: Sequence[Piece], item: Extraction[Any]) -> list[dict[str, Any]]:
-    """Log-probabilities of pieces, as OpenAI's tokens; 0 for keys, which are given."""
+def logprobs(parts: Sequence[Piece], item: Extraction[Any]) -> list[dict[str, Any]]:
+    """Log-probabilities of pieces, as OpenAI's tokens; 0 for keys, which are forced."""
     return [
         {
             "token": text,
@@ -106,7 +110,7 @@ def logprobs(found: Sequence[Piece], item: Extraction[Any]) -> list[dict[str, An
             "logprob": _logprob(item, field),
             "top_logprobs": [],
         }
-        for text, field in found
+        for text, field in parts
     ]
 
 

@@ -16,15 +16,15 @@ from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.compiler import CompiledSchema
 from schemax.extraction.declarations import load_schema
 from schemax.extraction.schema import AttrSchema
-from schemax.serve.errors import ApiError, at_fault
+from schemax.serve.answers import ApiError, at_fault
 from schemax.serve.limits import Limits
 
 # The type of a schema in a request, object or name, and its text.
 _Key: TypeAlias = tuple[type, str]
 
-# Declarations between two runs of the garbage collector: classes refer to themselves, so only the
+# Declarations between two runs of the garbage collector. Classes refer to themselves, so only the
 # collector frees them.
-_SEARCHED_AFTER = 16
+_COLLECTION_INTERVAL = 16
 
 # The memory of a declaration (classes, grammars, compiled prompts), estimated from the characters
 # of its document and the choices of its fields.
@@ -50,15 +50,15 @@ class ClientSchema:
 
 
 class Schemas:
-    """An LRU cache of declarations, each of which is compiled once."""
+    """An LRU cache of declarations. It is used in the event loop's thread only."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         most = limits.cache_bytes
-        # Of the event loop's thread alone. A declaration that is larger stays until the next.
+        # A declaration that is larger than the cache stays until the next declaration.
         self.kept = LRUCache[_Key, ClientSchema](most, lambda schema: min(most, schema.bytes))
-        self._coming: dict[_Key, asyncio.Task[ClientSchema]] = {}
-        self._made = 0
+        self._tasks: dict[_Key, asyncio.Task[ClientSchema]] = {}
+        self._count = 0
 
     async def of(self, document: Mapping[str, Any] | str | None, param: str) -> ClientSchema:
         """The declaration of a JSON Schema document, or of a ready-made schema's name.
@@ -69,42 +69,40 @@ class Schemas:
         if not isinstance(document, (str, Mapping)):
             raise ApiError(400, f"{param} must be a JSON Schema object", param=param)
         try:
-            text = document if isinstance(document, str) else _written(document, param)
+            text = document if isinstance(document, str) else _json(document, param)
             key = type(document), text
-            found = self.kept.get(key)
-            if found is None:
-                # Shielded: a client that leaves must not cancel it for others.
+            schema = self.kept.get(key)
+            if schema is None:
+                # Shielded: a client that leaves must not cancel the task of other clients.
                 with at_fault(param):
-                    found = await asyncio.shield(self._coming.get(key) or self._start(key))
+                    schema = await asyncio.shield(self._tasks.get(key) or self._start(key))
         except ApiError as error:  # clients may share it, with parameters of other names
             raise ApiError(error.status, str(error), param=param) from error
         except RecursionError:
             raise ApiError(400, f"{param} is nested too deep", param=param) from None
-        return found
+        return schema
 
     def forget(self, schema: ClientSchema) -> None:
-        """Drops a declaration, as one that cannot be compiled."""
+        """Drops a declaration that cannot be compiled."""
         self.kept.pop(schema.key, None)
 
-    def _keep(self, key: _Key, found: ClientSchema) -> None:
-        self.kept[key] = found
-        self._made += 1
-        if self._made % _SEARCHED_AFTER == 0:
-            gc.collect()
-
     def _start(self, key: _Key) -> asyncio.Task[ClientSchema]:
-        """Starts to read a declaration, for all clients that ask for it meanwhile."""
+        """Starts to read a declaration, for all clients that send it meanwhile."""
         kind, text = key
         read = self._named if issubclass(kind, str) else self.read
-        task = self._coming[key] = asyncio.create_task(asyncio.to_thread(read, text))
+        task = self._tasks[key] = asyncio.create_task(asyncio.to_thread(read, text))
 
-        def done(_: object) -> None:
-            del self._coming[key]
-            # Read here, since no client may be left to read the exception.
-            if not task.cancelled() and task.exception() is None:
-                self._keep(key, task.result())
+        def keep(_: object) -> None:
+            del self._tasks[key]
+            # `exception` is read here, since the client that waits for it may have left.
+            if task.cancelled() or task.exception() is not None:
+                return
+            self.kept[key] = task.result()
+            self._count += 1
+            if self._count % _COLLECTION_INTERVAL == 0:
+                gc.collect()
 
-        task.add_done_callback(done)
+        task.add_done_callback(keep)
         return task
 
     def _named(self, name: str) -> ClientSchema:
@@ -131,7 +129,7 @@ class Schemas:
         return ClientSchema(model, (dict, text), sum(map(_choices, attributes)))
 
 
-def _written(document: Mapping[str, Any], param: str) -> str:
+def _json(document: Mapping[str, Any], param: str) -> str:
     try:
         return json.dumps(document, allow_nan=False)
     except ValueError:

@@ -12,23 +12,24 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from schemax.base.messages import clipped
+from schemax.serve.answers import ApiError, event_stream, while_connected
 from schemax.serve.completion import (
-    Asked,
     Completion,
+    CompletionRequest,
     Content,
     Message,
     Part,
     Role,
     Sampling,
-    check_tool_choice,
+    SchemaSource,
+    function_schema,
+    schema_missing,
 )
-from schemax.serve.errors import ApiError
 from schemax.serve.service import Service
-from schemax.serve.streams import event_stream, while_connected
 
 
 class TextFormat(BaseModel):
-    """The form of the text; json_schema is required, since other types name no fields."""
+    """The form of the text; only the type json_schema declares fields."""
 
     type: str = "text"
     name: str = "schema"
@@ -75,7 +76,7 @@ class InputItem(BaseModel):
                 return Message(role="tool", content=self.output or "")
             case "reasoning":
                 return None
-        reason = "this server keeps no items; send what it stands for"
+        reason = "this server keeps no items; send the item itself"
         if self.type != "item_reference":
             reason = "messages, function_call, function_call_output and reasoning are read"
         raise ApiError(
@@ -101,40 +102,28 @@ class ResponsesRequest(Sampling):
         """The messages, the instructions first. Raises ApiError (400)."""
         for param in ("previous_response_id", "conversation"):
             if getattr(self, param) is not None:
-                reason = f"{param} names what came before, and nothing is kept; send all of input"
+                reason = f"{param} needs earlier answers, and none is kept; send all of input"
                 raise ApiError(400, reason, param=param)
+        messages: list[Message | None] = []
+        if self.instructions is not None:
+            messages.append(Message(role="system", content=self.instructions))
         if isinstance(self.input, str):
-            said = [Message(role="user", content=self.input)]
+            messages.append(Message(role="user", content=self.input))
         else:
-            found = (item.message(place) for place, item in enumerate(self.input))
-            said = [message for message in found if message is not None]
-        if self.instructions is None:
-            return said
-        return [Message(role="system", content=self.instructions), *said]
+            messages += [item.message(place) for place, item in enumerate(self.input)]
+        return [message for message in messages if message is not None]
 
-    def schema_asked(self) -> tuple[dict[str, Any] | None, str, str | None]:
-        """(the schema, its parameter, the name of the called function).
-
-        Raises ApiError (400) if there is no schema, or several.
-        """
+    def schema_source(self) -> SchemaSource:
+        """Finds the schema. Raises ApiError (400) if there is no schema, or several."""
         if self.tools and self.tool_choice != "none":
-            (tool, *others) = self.tools
-            if others or tool.type != "function" or tool.name is None:
-                raise ApiError(
-                    400, "tools must be one function: its arguments are filled in", param="tools"
-                )
-            check_tool_choice(self.tool_choice, tool.name)
-            return tool.parameters, "tools[0].parameters", tool.name
-        wanted = self.text.format
-        if wanted is None or wanted.type != "json_schema":
-            raise ApiError(
-                400,
-                "a schema is missing: send text.format of type json_schema, or tools with one "
-                "function and another tool_choice than none; this server fills in declared "
-                "fields and writes no other text",
-                param="text.format",
-            )
-        return wanted.document, "text.format.schema", None
+            tool = self.tools[0]
+            is_function = len(self.tools) == 1 and tool.type == "function"
+            name = tool.name if is_function else None
+            return function_schema(tool.parameters, "tools[0].parameters", name, self.tool_choice)
+        form = self.text.format
+        if form is None or form.type != "json_schema":
+            raise schema_missing("text.format")
+        return form.document, "text.format.schema", None
 
 
 def responses_routes(service: Service) -> APIRouter:
@@ -144,14 +133,16 @@ def responses_routes(service: Service) -> APIRouter:
     @router.post("/v1/responses", response_model=None)
     async def responses(body: ResponsesRequest, request: Request) -> Any:
         """Fills in the schema of `text.format`, or the arguments of the function in `tools`."""
-        document, param, function = body.schema_asked()
+        document, param, function = body.schema_source()
         schema = await service.schemas.of(document, param)
         messages, most = body.messages(), body.max_output_tokens
-        asked = await Asked.of(service, messages, schema, body, most, ("input", param))
+        completion = await CompletionRequest.of(
+            service, messages, schema, body, most, ("input", param)
+        )
         answer = (_Answer if function is None else _Call)(service.name, body, function)
         if body.stream:
-            return await event_stream(request, answer.events(asked.parts()))
-        done = await while_connected(request, asked.whole())
+            return await event_stream(request, answer.events(completion.parts()))
+        done = await while_connected(request, completion.whole())
         return answer.whole(done, done.text)
 
     return router
@@ -199,11 +190,11 @@ class _Answer:
         content = _text(text) if done.refusal is None else _refusal(done.refusal)
         return [self._message("completed", content)]
 
-    async def events(self, found: AsyncGenerator[Part]) -> AsyncGenerator[dict[str, Any]]:
+    async def events(self, parts: AsyncGenerator[Part]) -> AsyncGenerator[dict[str, Any]]:
         """Streams the answer: text, and a refusal, if any, as the second part of the content."""
         text, number = "", 0
-        async with aclosing(found):
-            async for part in found:
+        async with aclosing(parts):
+            async for part in parts:
                 events = [] if number else self._opening()
                 for piece, _ in part.pieces:
                     events += self._delta(piece, is_first=not text)

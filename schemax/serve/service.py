@@ -18,14 +18,13 @@ from schemax.extraction.pipeline import Extractions
 from schemax.results import Extraction
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.watcher import Progress, Watcher
-from schemax.serve.errors import ApiError
+from schemax.serve.answers import ApiError, channel
 from schemax.serve.limits import Limits, Queue
-from schemax.serve.metrics import Metrics
+from schemax.serve.monitoring import Metrics
 from schemax.serve.output import written
 from schemax.serve.request_schemas import ClientSchema, Schemas
-from schemax.serve.streams import channel
 
-# The most documents, and characters in all, that are read in the event loop's own thread.
+# The most documents, and the most characters in total, that are read in the event loop's thread.
 _FEW, _SHORT = 4, 8_000
 _MOST_SETTINGS = 8
 
@@ -43,9 +42,9 @@ class Service:
 
     def decoding(self, **changes: Any) -> DecodingConfig:
         """The extractor's settings with changes of a request. Raises ApiError (400)."""
-        given = {name: value for name, value in changes.items() if value is not None}
+        changes = {name: value for name, value in changes.items() if value is not None}
         try:
-            return replace(self.extractor.defaults.decoding, **given)
+            return replace(self.extractor.defaults.decoding, **changes)
         except ValueError as error:
             raise ApiError(400, str(error), param=str(error).partition(" ")[0]) from None
 
@@ -61,8 +60,8 @@ class Service:
                 param="documents",
             )
         with self.queue.place_for(len(documents)):
-            found = await self._extractions(documents, schema, options)
-            async with aclosing(aiter(found)) as items:
+            extractions = await self._extractions(documents, schema, options)
+            async with aclosing(aiter(extractions)) as items:
                 async for item in items:
                     self.metrics.documents.labels("read" if item.ok else "failed").inc()
                     self.metrics.written.inc(written(item.slots))
@@ -95,10 +94,10 @@ class Service:
         """
         settings = {name: options[name] for name in ("template", "decoding") if name in options}
         key = tuple(settings.values())
-        if (found := schema.compiled.get(key)) is None:
+        if (compiled := schema.compiled.get(key)) is None:
             compile = partial(self.extractor.compile, schema.model, **settings)
             try:
-                found = await asyncio.to_thread(compile)
+                compiled = await asyncio.to_thread(compile)
             except SchemaxError as error:
                 self.schemas.forget(schema)
                 if isinstance(error, SchemaError):
@@ -106,8 +105,8 @@ class Service:
                 raise
             if len(schema.compiled) >= _MOST_SETTINGS:  # clients choose settings
                 schema.compiled.clear()
-            schema.compiled[key] = found
-        return found
+            schema.compiled[key] = compiled
+        return compiled
 
     async def watch(
         self, document: Any, schema: ClientSchema, *, num_rivals: int = 0, **options: Any
@@ -120,8 +119,9 @@ class Service:
                 with suppress(RuntimeError):  # the loop is closed
                     loop.call_soon_threadsafe(put, progress)
 
-            given = {**options, "watcher": Watcher(tell, num_rivals)}
-            async with aclosing(self.stream([document], schema, **given)) as items:
+            watcher = Watcher(tell, num_rivals)
+            stream = self.stream([document], schema, watcher=watcher, **options)
+            async with aclosing(stream) as items:
                 async for item in items:
                     put(item)
 

@@ -27,7 +27,7 @@ _MOST_WAYS = 3
 
 
 class ChatModel(RemoteModel):
-    """A chat model of a server. An option that the server refuses is omitted from then on."""
+    """A chat model of a server. An option that the server refuses is then omitted."""
 
     usual_decoding = "autoregressive"
 
@@ -36,7 +36,8 @@ class ChatModel(RemoteModel):
         self._messages = codec.messages
         self.max_positions = None  # positions of tokens, which are unknown
         self._opening = get_format("json").opening()
-        self._left_out = {
+        # Option -> the index of the way to ask for it; past the last way, it is omitted.
+        self._ways = {
             "logprobs": 0 if served.tells else 1,
             "response_format": served.dialect.response_format,
         }
@@ -57,12 +58,12 @@ class ChatModel(RemoteModel):
         schema = request.layout.specs[0].json_schema
         tokens = max(_FEWEST_TOKENS, int(request.budgets[0]))
         while True:
-            left_out = self._left_out.copy()
+            ways = self._ways.copy()
             body = self._body(messages, schema, tokens, request.decoding)
             try:
                 return (_output(await self.client.ask("/chat/completions", body)),)
             except ServerError as error:
-                if not self._leave_out(error, left_out):
+                if not self._changes_way(error, ways):
                     raise
 
     def _body(
@@ -88,22 +89,20 @@ class ChatModel(RemoteModel):
             del optional["response_format"]
         body: dict[str, Any] = {"model": self.served.model, "messages": messages}
         for name, ways in optional.items():
-            if (place := self._left_out.get(name, 0)) < len(ways):
-                body |= ways[place]
+            if (index := self._ways.get(name, 0)) < len(ways):
+                body |= ways[index]
         return body
 
-    def _leave_out(self, error: ServerError, before: Mapping[str, int]) -> bool:
+    def _changes_way(self, error: ServerError, ways: Mapping[str, int]) -> bool:
         """True if the error names an option, which is then asked for in another way, or omitted.
 
-        before: the options omitted from the request; other requests may have changed them since.
+        ways: those of the request; other requests may have changed the model's since.
         """
-        said = str(error)
         names = ("response_format", "logprobs", "max_tokens", "temperature")
-        name = next((name for name in names if name in said), None)
-        known = before.get(name or "", 0)
-        if error.status not in NOT_TAKEN or name is None or known > _MOST_WAYS:
+        name = next((name for name in names if name in str(error)), None)
+        if error.status not in NOT_TAKEN or name is None or ways.get(name, 0) > _MOST_WAYS:
             return False
-        self._left_out[name] = max(self._left_out.get(name, 0), known + 1)
+        self._ways[name] = max(self._ways.get(name, 0), ways.get(name, 0) + 1)
         return True
 
 
@@ -112,8 +111,8 @@ def _output(reply: dict[str, Any]) -> SlotOutput:
     try:
         choice = reply["choices"][0]
         content, refusal = choice["message"]["content"], choice["message"].get("refusal")
-        told = (choice.get("logprobs") or {}).get("content") or ()
-        parts = [(_bytes(item), float(item["logprob"])) for item in told]
+        tokens = (choice.get("logprobs") or {}).get("content") or ()
+        parts = [(_bytes(token), float(token["logprob"])) for token in tokens]
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise ServerError(
             f"the server answered without a message: {clipped(str(reply))}"
@@ -123,10 +122,10 @@ def _output(reply: dict[str, Any]) -> SlotOutput:
     data = content.encode("utf-8", "replace")
     logprobs = [value for part, first in parts for value in (first, *[nan] * (len(part) - 1))]
     reason: FinishReason = "length" if choice.get("finish_reason") == "length" else "eos"
-    is_told = b"".join(part for part, _ in parts) == data
-    return SlotOutput(tuple(data), reason, tuple(logprobs) if is_told else (), passes=1)
+    has_logprobs = b"".join(part for part, _ in parts) == data
+    return SlotOutput(tuple(data), reason, tuple(logprobs) if has_logprobs else (), passes=1)
 
 
-def _bytes(item: dict[str, Any]) -> bytes:
-    data = item.get("bytes")
-    return bytes(data) if data else str(item["token"]).encode("utf-8", "replace")
+def _bytes(token: dict[str, Any]) -> bytes:
+    data = token.get("bytes")
+    return bytes(data) if data else str(token["token"]).encode("utf-8", "replace")

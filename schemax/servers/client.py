@@ -1,4 +1,4 @@
-"""`Client`: asks a server over HTTP, with bounded concurrency, retries, and keys kept secret."""
+"""`Client`: asks a server over HTTP, with bounded concurrency and retries."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
@@ -28,11 +29,10 @@ TRIES = 8
 MOST_BYTES = 64_000_000
 """The most bytes of an answer. A larger answer fails its row."""
 
-# Tries of a connection to a server that has never answered: the address is probably wrong.
-_FIRST_TRIES = 3
-# Tries of a request that the server fails at, or does not finish: the request may be at fault.
+# Tries of a request that may be at fault itself: of its address, if the server never answered, or
+# of its content, if the server fails.
 _FEW_TRIES = 3
-_FIRST_DELAY, _LONGEST_DELAY, _LONGEST_WISH = 0.5, 30.0, 300.0
+_FIRST_DELAY, _LONGEST_DELAY, _LONGEST_WAIT = 0.5, 30.0, 300.0
 _CONNECT_SECONDS, _HEALTH_SECONDS = 10.0, 10.0
 _BUSY = (429, 502, 503, 504)
 _FAILING = (408, 409, 425, 500)
@@ -46,11 +46,10 @@ class Client:
     api_key: None takes $SCHEMAX_API_KEY, else $OPENAI_API_KEY, which is sent over https and to this
         machine alone.
     concurrency: the most requests in flight. timeout: seconds that the server may be silent.
+    usage: the tokens so far, by the server's own count and names.
 
     While the server is away or busy, a request is retried after a pause that doubles, or that the
     server asks for (Retry-After); only a few times if the server has never answered.
-
-    usage: the tokens so far, by the server's own count and names.
 
     Raises ValueError for a malformed address.
     """
@@ -64,33 +63,31 @@ class Client:
         timeout: float = 600.0,
     ) -> None:
         self.url = url.rstrip("/")
-        place = httpx2.URL(self.url) if url.startswith(("http://", "https://")) else None
-        if place is None or not place.host:
+        address = httpx2.URL(self.url) if url.startswith(("http://", "https://")) else None
+        if address is None or not address.host:
             raise ValueError(
                 f"{url!r} is not the address of a server; give one such as http://localhost:8000/v1"
             )
-        if place.userinfo:
-            raise ValueError("the address of a server holds no key; give it as api_key")
+        if address.userinfo:
+            raise ValueError("the address of a server must not hold a key; give it as api_key")
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
         self.concurrency = concurrency
-        is_private = place.scheme == "https" or place.host in _LOCAL
+        is_private = address.scheme == "https" or address.host in _LOCAL
         key = api_key or os.environ.get("SCHEMAX_API_KEY")
         key = key or (os.environ.get("OPENAI_API_KEY") if is_private else None)
-        http = httpx2.AsyncClient(
+        self._http = httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=httpx2.Timeout(timeout, connect=_CONNECT_SECONDS, pool=None),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=concurrency),
         )
-        self._http = http
         self._room = asyncio.Semaphore(concurrency)
         self._is_gone = self._has_answered = False
         self.usage = Counter[str]()
-        loop = asyncio.new_event_loop()
-        self._loop = loop
+        self._loop = loop = asyncio.new_event_loop()
         thread = threading.Thread(target=_run, args=(loop,), name="schemax-requests", daemon=True)
         thread.start()
-        self.close = weakref.finalize(self, _close, http, loop, thread)
+        self.close = weakref.finalize(self, _close, self._http, loop, thread)
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Starts requests in the client's thread; returns the future of their result."""
@@ -110,7 +107,7 @@ class Client:
             while True:
                 tries += 1
                 try:
-                    found = await self._once(path, body)
+                    answer = await self._once(path, body)
                 except _Failure as failure:
                     most = 1 if self._is_gone and failure.is_gone else failure.tries
                     if tries >= most:
@@ -118,8 +115,8 @@ class Client:
                     await asyncio.sleep(failure.delay(tries))
                 else:
                     self._is_gone = False
-                    self._count(found.get("usage"))
-                    return found
+                    self._count(answer.get("usage"))
+                    return answer
 
     def _count(self, usage: Any) -> None:
         for name, count in usage.items() if isinstance(usage, dict) else ():
@@ -138,33 +135,33 @@ class Client:
         except httpx2.TransportError as error:
             raise self._unanswered(error) from error
         except httpx2.DecodingError as error:
-            raise _Failure("sent what cannot be read", _FEW_TRIES) from error
+            raise _Failure("sent an answer that cannot be decoded", _FEW_TRIES) from error
         status = response.status_code
         if status >= 300:
-            said = f"answered {status}: {_said(data)}"
+            reason = f"answered {status}: {_error_message(data)}"
             if status in _BUSY:
-                raise _Failure(said, TRIES, is_gone=True, wish=_wish(response))
-            raise _Failure(said, _FEW_TRIES if status in _FAILING else 1, status=status)
+                raise _Failure(reason, TRIES, is_gone=True, wait=_retry_after(response))
+            raise _Failure(reason, _FEW_TRIES if status in _FAILING else 1, status=status)
         try:
-            found = json.loads(data)
+            answer = json.loads(data)
         except (ValueError, RecursionError) as error:
-            said = f"sent something other than JSON: {clipped(data.decode('utf-8', 'replace'))}"
-            raise _Failure(said, _FEW_TRIES) from error
-        if not isinstance(found, dict):
+            reason = f"sent something other than JSON: {clipped(data.decode('utf-8', 'replace'))}"
+            raise _Failure(reason, _FEW_TRIES) from error
+        if not isinstance(answer, dict):
             raise _Failure("sent something other than a JSON object", _FEW_TRIES)
-        return found
+        return answer
 
     def _unanswered(self, error: httpx2.TransportError) -> _Failure:
-        said = f"does not answer ({clipped(str(error) or type(error).__name__)})"
+        reason = f"does not answer ({clipped(str(error) or type(error).__name__)})"
         if self._has_answered or not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-            return _Failure(said, TRIES, is_gone=True)
+            return _Failure(reason, TRIES, is_gone=True)
         # Waiting for the connection took its time already.
-        most = 1 if isinstance(error, httpx2.ConnectTimeout) else _FIRST_TRIES
-        asked = "is the server running, and is this its address?"
-        return _Failure(f"{said}; {asked}", most, is_gone=True)
+        most = 1 if isinstance(error, httpx2.ConnectTimeout) else _FEW_TRIES
+        question = "is the server running, and is this its address?"
+        return _Failure(f"{reason}; {question}", most, is_gone=True)
 
     async def _error(self, path: str, failure: _Failure) -> ServerError:
-        """The error of a request, which tells whether the request or the server was at fault."""
+        """The error of a request. `is_gone` is False if the request itself was at fault."""
         gone = failure.is_gone
         if not gone and failure.tries > 1:  # ask whether the server answers at all
             try:
@@ -176,38 +173,39 @@ class Client:
 
 
 class _Failure(Exception):
-    """A failed try. tries: the most tries of the request. is_gone: True if not its own fault."""
+    """A failed try.
+
+    tries: the most tries of the request. is_gone: True if the request is not at fault. wait: the
+    seconds that the server asks for.
+    """
 
     def __init__(
         self,
-        said: str,
+        reason: str,
         tries: int,
         *,
         is_gone: bool = False,
-        wish: float | None = None,
+        wait: float | None = None,
         status: int | None = None,
     ) -> None:
-        super().__init__(said)
-        self.tries, self.is_gone, self.wish, self.status = tries, is_gone, wish, status
+        super().__init__(reason)
+        self.tries, self.is_gone, self.wait, self.status = tries, is_gone, wait, status
 
     def delay(self, tries: int) -> float:
         """The seconds until the next try."""
         pause = min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** (tries - 1))
         pause *= random.uniform(0.5, 1)  # so that requests do not all return at once
-        return pause if self.wish is None else max(pause, min(self.wish, _LONGEST_WISH))
+        return pause if self.wait is None else max(pause, min(self.wait, _LONGEST_WAIT))
 
 
-def _wish(response: httpx2.Response) -> float | None:
+def _retry_after(response: httpx2.Response) -> float | None:
     """The seconds that Retry-After asks for, as a number or as a date; None without."""
-    wish = response.headers.get("Retry-After", "")
-    try:
-        return float(wish)
-    except ValueError:
-        pass
-    try:
-        return (parsedate_to_datetime(wish) - datetime.now(UTC)).total_seconds()
-    except (TypeError, ValueError):
-        return None
+    value = response.headers.get("Retry-After", "")
+    with suppress(ValueError):
+        return float(value)
+    with suppress(TypeError, ValueError):
+        return (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
+    return None
 
 
 async def _read(response: httpx2.Response) -> bytes:
@@ -220,15 +218,15 @@ async def _read(response: httpx2.Response) -> bytes:
     return bytes(data)
 
 
-def _said(data: bytes) -> str:
+def _error_message(data: bytes) -> str:
     """The message of an error in any usual form, else the beginning of the text."""
     try:
-        found = json.loads(data)
-        found = found.get("error", found)
-        found = found.get("message", found) if isinstance(found, dict) else found
+        answer = json.loads(data)
+        error = answer.get("error", answer)
+        message = error.get("message", error) if isinstance(error, dict) else error
     except (ValueError, AttributeError, RecursionError):
-        found = data.decode("utf-8", "replace")
-    return clipped(str(found))
+        message = data.decode("utf-8", "replace")
+    return clipped(str(message))
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

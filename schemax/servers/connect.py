@@ -14,7 +14,7 @@ from schemax.servers.chat import ChatModel
 from schemax.servers.client import Client
 from schemax.servers.completions import CompletionsModel
 from schemax.servers.dialects import Served, find_served
-from schemax.servers.extraction import DeclarationCodec, ExtractionModel
+from schemax.servers.extraction import ExtractionModel
 
 
 def connect(
@@ -38,25 +38,25 @@ def connect(
     if served.kind == "schemax":
         if tokenizer is not None:
             raise ModelError(f"{client.url} is a server of schemax, which needs no `tokenizer`")
-        codec = DeclarationCodec()
+        codec = ByteCodec()
         return Loaded(ExtractionModel(client, served, codec), codec)
     if tokenizer is None and served.kind == "openai":
         return _by_chat(client, served)
     try:
-        found = _tokenizer(tokenizer, served.model)
+        loaded = _tokenizer(tokenizer, served.model)
     except ModelError as error:
         if tokenizer is not None or served.slots is None:
             raise
         # Servers of GGUF files name models after the files, or as configured.
         warn(f"{client.url} is asked by chat: {error}")
         return _by_chat(client, served)
-    own = as_codec(found.tokenizer)
-    return replace(found, model=CompletionsModel(client, served, own), tokenizer=own)
+    own = as_codec(loaded.tokenizer)
+    return replace(loaded, model=CompletionsModel(client, served, own), tokenizer=own)
 
 
 def _by_chat(client: Client, served: Served) -> Loaded:
-    unknown = ByteCodec()
-    return Loaded(ChatModel(client, served, unknown), unknown)
+    codec = ByteCodec()
+    return Loaded(ChatModel(client, served, codec), codec)
 
 
 def _tokenizer(tokenizer: Any, model: str) -> Loaded:
@@ -68,6 +68,6 @@ def _tokenizer(tokenizer: Any, model: str) -> Loaded:
         if tokenizer is not None:
             raise
         raise ModelError(
-            f"the tokenizer of {model} is not known ({error}); name the folder or Hub id that the "
+            f"the tokenizer of {model} is unknown ({error}); give the folder or Hub id that the "
             'model was made from as `tokenizer`, or have it asked by chat, with the kind "openai"'
         ) from error

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
 from schemax.errors import ServerError
 from schemax.servers.client import Client
-
-PROBE = "a"
-"""The prompt that finds out how a server takes completions."""
 
 ServerKind = Literal["vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax", "openai"]
 
@@ -20,7 +17,7 @@ ServerKind = Literal["vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax
 class Dialect:
     """A dialect: the options that a kind of server takes.
 
-    always: fields sent with every completion. most_top: the most log-probabilities per token.
+    most_top: the most log-probabilities per token. always: fields sent with every completion.
     grammar: makes the fields that hold a grammar in GBNF; None if the server takes no grammars.
     slots: the number of prompts that the server remembers, each until a request takes its slot;
         None for a prefix cache, which matches the beginnings of all prompts.
@@ -53,7 +50,7 @@ DIALECTS: Mapping[ServerKind, Dialect] = MappingProxyType(
             # Other defaults of the server might change probabilities.
             {"cache_prompt": True, "repeat_penalty": 1.0},
             lambda grammar: {"grammar": grammar},
-            slots=1,  # unless the server tells another number
+            slots=1,  # unless the server reports another number
         ),
         "llama-cpp-python": Dialect(
             20,
@@ -78,15 +75,15 @@ _OWNERS: Mapping[str, ServerKind] = {
     "me": "llama-cpp-python",  # the server's own name for itself
     "schemax": "schemax",
 }
-# The statuses of servers for a field that they do not take; llama-cpp-python fails with 500.
 NOT_TAKEN = (400, 415, 422, 500, 501)
+"""The statuses of servers for a field that they do not take; llama-cpp-python fails with 500."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
     """A model that a server offers.
 
-    context: the most tokens of prompt and output; None if the server does not tell. slots: the
+    context: the most tokens of prompt and output; None if the server reports none. slots: the
     number of prompts that the server remembers, one per concurrent request; None for a prefix
     cache. tells: True if the server is asked for probabilities.
     """
@@ -102,24 +99,13 @@ class Served:
         return DIALECTS[self.kind]
 
 
-@dataclass(frozen=True, slots=True)
-class Completions:
-    """The way to ask a server for completions.
-
-    takes_ids: True for prompts as token ids, False for text. top: the number of log-probabilities
-    that the server tells per token; None for none.
-    """
-
-    takes_ids: bool
-    top: int | None
-
-
 def find_served(
     client: Client, model: str | None, kind: str, probabilities: bool | None = None
 ) -> Served:
-    """Asks a server for its kind and model. model: the server's name for it; None: the first.
+    """Asks a server for its kind and model.
 
-    probabilities: whether the server is asked for them; None: the default of its kind.
+    model: the server's name for the model; None for the first. probabilities: whether the server is
+    asked for them; None for the default of its kind.
 
     Raises ServerError if there is no server, or no model; ValueError for an unknown kind.
     """
@@ -140,66 +126,24 @@ def find_served(
         model = entries[0]["id"]
     entry = next((item for item in entries if item.get("id") == model), {})
     owners = {str(item.get("owned_by")) for item in ([entry] if entry else entries)}
-    owner = owners.pop() if len(owners) == 1 else ""  # of a name that is not listed: that of all
-    found = _OWNERS.get(owner, "openai") if kind == "auto" else kind
+    # A model that is not listed has the owner of the listed models, if they share one.
+    owner = owners.pop() if len(owners) == 1 else ""
+    known_kind: ServerKind = _OWNERS.get(owner, "openai") if kind == "auto" else kind  # type: ignore[assignment]
     size = entry.get("max_model_len") or (entry.get("meta") or {}).get("n_ctx")
-    dialect = DIALECTS[found]  # type: ignore[index]
+    dialect = DIALECTS[known_kind]
     return Served(
         model,
-        found,  # type: ignore[arg-type]
+        known_kind,
         size if isinstance(size, int) else None,
-        (_told_slots(client) if found == "llama.cpp" else None) or dialect.slots,
+        (_reported_slots(client) if known_kind == "llama.cpp" else None) or dialect.slots,
         dialect.tells if probabilities is None else probabilities,
     )
 
 
-def _told_slots(client: Client) -> int | None:
-    """The number of slots that llama-server tells; None if it tells none."""
+def _reported_slots(client: Client) -> int | None:
+    """The number of slots that llama-server reports; None if it reports none."""
     try:
-        found = client.call("/../props").get("total_slots")  # /props stands beside /v1
+        count = client.call("/../props").get("total_slots")  # /props stands beside /v1
     except ServerError:
         return None
-    return found if isinstance(found, int) and found > 0 else None
-
-
-def find_completions(client: Client, served: Served, ids: Sequence[int]) -> Completions:
-    """Asks for one token to find the way in which the server takes completions.
-
-    ids: the tokens of `PROBE`. Raises ServerError for a server without completions.
-    """
-    refused: ServerError | None = None
-    tops = dict.fromkeys((served.dialect.most_top, 5, None)) if served.tells else (None,)
-    for takes_ids in (True, False):
-        for top in tops:
-            way = Completions(takes_ids, top)
-            prompt = list(ids) if takes_ids else PROBE
-            try:
-                client.call("/completions", completion(served, way, prompt, 1))
-            except ServerError as error:
-                if error.status in (404, 405):
-                    raise ServerError(
-                        f"{client.url} has no completions ({error}); without a tokenizer it is "
-                        "asked by chat, one request per document",
-                        status=error.status,
-                    ) from error
-                if error.status not in NOT_TAKEN:
-                    raise
-                refused = error
-            else:
-                return way
-    assert refused is not None
-    raise refused
-
-
-def completion(
-    served: Served, way: Completions, prompt: list[int] | str, max_tokens: int
-) -> dict[str, Any]:
-    """Makes the body of a request for the most probable tokens behind a prompt."""
-    body = {
-        "model": served.model,
-        "prompt": prompt,
-        "max_tokens": max_tokens,
-        "temperature": 0,
-        **served.dialect.always,
-    }
-    return body if way.top is None else body | {"logprobs": way.top}
+    return count if isinstance(count, int) and count > 0 else None

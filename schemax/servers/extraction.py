@@ -1,15 +1,13 @@
 """Servers of schemax: one request per document, answered by the slots that the server decoded.
 
-The server makes the prompt and decodes, as the same model would in this process; the texts of slots
+The server makes the prompt and decodes, as the same model would in this process. The texts of slots
 are read here, by the class itself.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemax.attributes import settings_of
@@ -32,14 +30,20 @@ from schemax.tokens import SlotOutput
 _SAMPLING = ("temperature", "top_p", "seed")
 
 
-class DeclarationCodec(ByteCodec):
-    """A codec of prompts of a document alone: the declaration is sent beside the document."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ServedSlots(SlotOutput):
+    """All slots of a document, decoded by a server. reply: the server's answer, as parsed JSON."""
+
+    reply: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ExtractionModel(RemoteModel):
-    """A model asked for slots at `/v1/extract`; the server has its own prompts and decoding."""
+    """A model asked for slots at `/v1/extract`; the server has its own prompts and decoding.
 
-    def __init__(self, client: Client, served: Served, codec: DeclarationCodec) -> None:
+    A prompt holds the document alone: the declaration is sent beside it.
+    """
+
+    def __init__(self, client: Client, served: Served, codec: ByteCodec) -> None:
         super().__init__(client, served, codec)
         self._messages, self._opening = codec.messages, get_format("json").opening()
 
@@ -48,23 +52,36 @@ class ExtractionModel(RemoteModel):
         own = {name: getattr(config, name) for name in (*_SAMPLING, "batch_size")}
         if config == replace(usual, **own):
             return None
-        return self._not_taken(f"of `decoding` it takes {', '.join(_SAMPLING)}")
+        return self._with_remedy(f"of `decoding` it takes {', '.join(_SAMPLING)}")
 
-    def _not_taken(self, taken: str) -> str:
+    def _with_remedy(self, reason: str) -> str:
         return (
-            f"{self.client.url} is a server of schemax, which decodes as it was started; {taken}. "
+            f"{self.client.url} is a server of schemax, which decodes as it was started; {reason}. "
             'The kind "openai" (--server-kind openai) asks it by chat'
         )
 
     def compile(self, schema: Any, config: DecodingConfig, **settings: Any) -> CompiledSchema:
-        """Compiles a schema. Raises ModelError for settings of the prompt, the server's alone."""
+        """Compiles a schema with its declaration in the first slot.
+
+        Raises ModelError for settings of the prompt, which are the server's alone.
+        """
         named = [name for name, value in settings.items() if value]
         if named or settings.get("examples") is not None:
-            given = " and ".join(f"`{name}`" for name in named or ("examples",))
-            raise ModelError(self._not_taken(f"leave {given} out"))
+            names = " and ".join(f"`{name}`" for name in named or ("examples",))
+            raise ModelError(self._with_remedy(f"leave {names} out"))
         if refusal := self.refusal(config):
             raise ModelError(refusal)
-        return _compiled(schema, self.codec, config)
+        if settings_of(schema).template:
+            raise ModelError(f"{schema.__name__} names a template, and the server has its own")
+        compiled = compile_schema(
+            schema, self.codec, format="json", template=Conversation(), decoding=config, eos_ids=()
+        )
+        declaration = declaration_of(schema)
+        for node in (declaration, *declaration.get("$defs", {}).values()):
+            if "properties" in node:
+                node.pop("format", None)  # the server's format replaces it
+        first = replace(compiled.slots[0], json_schema=declaration)
+        return replace(compiled, slots=(first, *compiled.slots[1:]), waves=None)
 
     async def fill(self, request: Request) -> tuple[SlotOutput, ...]:
         (message,) = self._messages([*request.prefix, *request.stem.tolist()])
@@ -82,31 +99,13 @@ class ExtractionModel(RemoteModel):
             (row,) = reply["rows"]
             if not row["slots"]:
                 raise ServerError(str(row["errors"][0]["message"]), is_gone=bool(row["is_gone"]))
-            # `read_slots` checks that they are slots of this declaration.
-            data = json.dumps({**row, "reading": reply["reading"]}).encode()
-            return (SlotOutput(tuple(data), "eos", passes=int(row["steps"])),)
+            return (ServedSlots((), "eos", passes=int(row["steps"]), reply=reply),)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise _unreadable(reply) from error
 
 
-@lru_cache(maxsize=128)
-def _compiled(schema: Any, codec: Any, config: DecodingConfig) -> CompiledSchema:
-    """Compiles a schema with the declaration for the server in the first slot."""
-    if settings_of(schema).template:
-        raise ModelError(f"{schema.__name__} names a template, and the server has its own")
-    found = compile_schema(
-        schema, codec, format="json", template=Conversation(), decoding=config, eos_ids=()
-    )
-    declared = declaration_of(schema)
-    for node in (declared, *declared.get("$defs", {}).values()):
-        if "properties" in node:
-            node.pop("format", None)  # which gives way to the server's
-    first = replace(found.slots[0], json_schema=declared)
-    return replace(found, slots=(first, *found.slots[1:]), waves=None)
-
-
 def read_slots(
-    output: SlotOutput,
+    output: ServedSlots,
     compiled: CompiledSchema,
     *,
     index: int,
@@ -114,16 +113,16 @@ def read_slots(
     texts: Mapping[str, str],
 ) -> Extraction[Any]:
     """Reads a server's slots by the class itself; makes a failed row of slots that differ."""
-    attributes, told = compiled.attributes, json.loads(bytes(output.ids))
+    attributes = compiled.attributes
     try:
-        reading = told["reading"]
+        (row,), reading = output.reply["rows"], output.reply["reading"]
         labels = [list(attribute.labels) for attribute in attributes]
-        if told["labels"] != labels:
-            raise ValueError(f"it reads {told['labels']} where {labels} are declared")
+        if row["labels"] != labels:
+            raise ValueError(f"it reads {row['labels']} where {labels} are declared")
         return build(
             compiled.schema,
             attributes,
-            slots_from_json(attributes, told["slots"]),
+            slots_from_json(attributes, row["slots"]),
             get_format(reading["format"]),
             index=index,
             document_id=document_id,
@@ -132,7 +131,8 @@ def read_slots(
             prompt=str(reading["prompt"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        return failed(index, document_id, f"{_unreadable(told)} ({error})", steps=output.passes)
+        message = f"{_unreadable(output.reply)} ({error})"
+        return failed(index, document_id, message, steps=output.passes)
 
 
 def _unreadable(reply: Any) -> ServerError:

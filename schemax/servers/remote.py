@@ -32,7 +32,7 @@ _TURN = 0.05
 class RemoteModel(ABC):
     """The base of models of servers, for all ways to ask them.
 
-    codec: of the prompts. max_positions: the context that the server tells; None if unknown.
+    codec: of the prompts. max_positions: the context that the server reports; None if unknown.
     at_once: the most documents in flight; each takes a slot of a server with slots.
     usual_decoding: the default preset.
     """
@@ -49,25 +49,16 @@ class RemoteModel(ABC):
     def refusal(self, config: DecodingConfig) -> str | None:
         """The reason why the server cannot decode with these settings; None if it can."""
         chooses = "chooses tokens by itself, so that"
-        asked = {
-            "contextual_calibration": (
-                config.contextual_calibration,
-                f"{chooses} choices cannot be scored against documents without content",
-            ),
-            "constrain": (
-                config.constrain == "document",
-                f"{chooses} texts cannot be held to their document",
-            ),
-            "nearest_examples": (
-                config.nearest_examples,
-                "reads every prompt from its beginning, so that examples of each document cannot "
-                "be shared",
-            ),
-        }
-        for name, (is_asked, reason) in asked.items():
-            if is_asked:
-                return f"{self.client.url} {reason}; leave `{name}` out"
-        return None
+        name = reason = None
+        if config.contextual_calibration:
+            name = "contextual_calibration"
+            reason = f"{chooses} choices cannot be scored against documents without content"
+        elif config.constrain == "document":
+            name, reason = "constrain", f"{chooses} texts cannot be held to their document"
+        elif config.nearest_examples:
+            name = "nearest_examples"
+            reason = "reads every prompt whole, so that examples of each document cannot be shared"
+        return name and f"{self.client.url} {reason}; leave `{name}` out"
 
     @abstractmethod
     async def fill(self, request: Request) -> tuple[SlotOutput, ...]:
@@ -84,7 +75,7 @@ class RemoteModel(ABC):
         return self.max_positions
 
     def fingerprint(self) -> dict[str, Any]:
-        """The settings that rows depend on, if the server tells them; without address and key."""
+        """The settings that rows depend on, as far as the server reports them."""
         return {
             "model": self.served.model,
             "server": self.served.kind,
@@ -99,32 +90,32 @@ class RemoteModel(ABC):
     ) -> Iterator[list[Filled]]:
         """Yields requests as they finish, with the errors of failed requests.
 
-        requests: an iterator that may have no request for now and go on later, while others are in
-        flight. cancelled: requests that nobody waits for any more.
+        requests: an iterator that may end for now and go on later, while requests are in flight.
+        cancelled: requests that nobody waits for any more.
         """
         most = self.at_once if config.batch_size == "auto" else config.batch_size
         done: SimpleQueue[Future[Filled]] = SimpleQueue()
         under_way: dict[Future[Filled], Request] = {}
         try:
             while True:
-                found: list[Filled] = []
+                results: list[Filled] = []
                 while len(under_way) < most and (request := next(requests, None)) is not None:
                     future = self.client.start(self._filled(request))
                     under_way[future] = request
                     future.add_done_callback(done.put)
                 gone = set(cancelled)
                 cancelled.clear()
-                for future in [future for future, one in under_way.items() if one in gone]:
+                for future in [future for future, item in under_way.items() if item in gone]:
                     del under_way[future]
                     future.cancel()
                 with suppress(Empty):
                     if under_way:
-                        found += _results(done.get(timeout=_TURN), under_way)
+                        results += _results(done.get(timeout=_TURN), under_way)
                     while True:
-                        found += _results(done.get_nowait(), under_way)
-                if not found and not under_way:
+                        results += _results(done.get_nowait(), under_way)
+                if not results and not under_way:
                     return
-                yield found
+                yield results
         finally:
             for future in under_way:
                 future.cancel()
@@ -143,9 +134,9 @@ def _results(future: Future[Filled], under_way: dict[Future[Filled], Request]) -
 
 def warn_of_copying(compiled: CompiledSchema) -> None:
     """Warns of fields that are declared as extractive, which servers cannot enforce."""
-    named = [attribute.name for attribute in compiled.attributes if attribute.extractive]
-    if named:
+    names = [attribute.name for attribute in compiled.attributes if attribute.extractive]
+    if names:
         warn(
             f"{compiled.category}: a server chooses tokens by itself, so that `extractive` of "
-            f"{', '.join(named)} has no effect there; check that their spans are not None"
+            f"{', '.join(names)} has no effect there; check that their spans are not None"
         )

@@ -24,7 +24,7 @@ from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.json_classes import declaration_of
 from schemax.base.resources import resource_dir
 from schemax.commands.cli import app
-from schemax.commands.extract_options import Reader
+from schemax.commands.extract import Reader
 from schemax.compiler import compile_schema, load_codec
 from schemax.extraction.declarations import in_language, read_schema
 from schemax.extraction.labels import labelled_instance

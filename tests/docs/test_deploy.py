@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from schemax import Extractor
 from schemax.base.resources import resource_dir
 from schemax.commands import cli
-from schemax.serve.metrics import Metrics
+from schemax.serve.monitoring import Metrics
 
 httpx = pytest.importorskip("httpx")
 

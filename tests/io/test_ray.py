@@ -19,7 +19,7 @@ from command_line import Run, jsonl, process, refused, runner, set_part_rows
 import schemax
 import schemax.io.ray
 from schemax import AttrSchema, InputError, SchemaError
-from schemax.commands.extract_options import Reader as ReaderOptions
+from schemax.commands.extract import Reader as ReaderOptions
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.io import dataframes
 from schemax.io.ray.pool import Pool

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 
 from schemax import Extractor
 from schemax.serve.limits import Limits
-from schemax.serve.spool import Spool, SpoolError
+from schemax.serve.lines import Spool, SpoolError
 
 httpx = pytest.importorskip("httpx")
 

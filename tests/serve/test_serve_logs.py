@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from schemax import Extractor
 from schemax.commands import cli
-from schemax.serve.logs import log_settings
+from schemax.serve.monitoring import log_settings
 
 httpx = pytest.importorskip("httpx")
 

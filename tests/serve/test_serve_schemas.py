@@ -13,7 +13,7 @@ pytest.importorskip("fastapi")
 
 from schemax import Extractor
 from schemax.errors import TemplateError
-from schemax.serve.errors import ApiError
+from schemax.serve.answers import ApiError
 from schemax.serve.limits import Limits
 from schemax.serve.request_schemas import Schemas
 from schemax.serve.service import Service

@@ -39,8 +39,8 @@ from schemax.base.resources import resource_dir
 from schemax.compiler import TextCodec, as_codec
 from schemax.servers import client as client_module
 from schemax.servers import dialects
-from schemax.servers.answers import Vocabulary
 from schemax.servers.client import Client
+from schemax.servers.completions import Vocabulary
 
 FOLDER = str(resource_dir("embedded"))
 TEAS = [
@@ -507,7 +507,7 @@ def test_a_server_that_has_answered_is_waited_for(
     [
         ("localhost:8000/v1", {}, "is not the address"),
         ("http://", {}, "is not the address"),
-        ("http://me:secret@localhost/v1", {}, "holds no key"),
+        ("http://me:secret@localhost/v1", {}, "must not hold a key"),
         ("http://localhost/v1", {"concurrency": 0}, "at least 1"),
     ],
 )
@@ -520,7 +520,7 @@ def test_addresses_that_are_none(url: str, more: Any, said: str) -> None:
 def test_settings_that_no_server_takes(server: CompletionsServer, codec: TextCodec) -> None:
     with pytest.raises(ValueError, match="unknown kind of server 'tgi'"):
         Extractor.from_server(server.url, tokenizer=codec, kind="tgi")
-    with pytest.raises(ModelError, match="name the folder or Hub id"):
+    with pytest.raises(ModelError, match="give the folder or Hub id"):
         Extractor.from_server(server.url)
     there = Extractor.from_server(server.url, tokenizer=codec)
     with pytest.raises(ModelError, match="leave `contextual_calibration` out"):

@@ -1,4 +1,4 @@
-"""`GET /`: a page to try the server by hand; `POST /v1/trace`: its data, pass by pass."""
+"""`GET /`: a page to try the server by hand. `POST /v1/trace`: the data of the page."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.readout import read_part
 from schemax.report.pages import asset, page_of
 from schemax.results import Extraction
+from schemax.serve.answers import event_stream, while_connected
 from schemax.serve.request_schemas import ClientSchema
 from schemax.serve.service import Service
-from schemax.serve.streams import event_stream, while_connected
 from schemax.tokens import SlotOutput
 
 LONGEST = 20_000
@@ -61,7 +61,7 @@ def playground_routes(service: Service) -> APIRouter:
 async def _events(
     service: Service, document: str, schema: ClientSchema
 ) -> AsyncGenerator[dict[str, Any]]:
-    """Yields a trace: first the prompt, then every pass with the fields completed, then all.
+    """Yields a trace: the prompt, every pass with the fields that it completed, the whole trace.
 
     Requests share passes; only passes that wrote for this request count.
     """
@@ -96,13 +96,11 @@ async def _events(
                     names.remove(name)
                     fields |= part.to_row(details=True)["fields"]
             if event.steps or event.others:
-                written = [asdict(one) for one in tracer.passes[event.number]]
-                number, others = event.number, event.others
                 yield {
                     "type": "pass",
-                    "number": number,
-                    "written": written,
-                    "others": others,
+                    "number": event.number,
+                    "written": [asdict(token) for token in tracer.passes[event.number]],
+                    "others": event.others,
                     "fields": fields,
                 }
 
