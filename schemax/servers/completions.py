@@ -11,8 +11,8 @@ from schemax.compiler.choices import Branches, Choices
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.runtime.sampling.grammar import Automata
+from schemax.runtime.slots.arrays import Ids
 from schemax.runtime.slots.filling import AskedSlot, Filling
-from schemax.runtime.slots.plan import Ids
 from schemax.runtime.slots.requests import Request
 from schemax.servers.answers import Vocabulary
 from schemax.servers.client import Client

@@ -15,7 +15,7 @@ from math import exp, log
 from schemax.runtime.sampling.grammar import Automata
 from schemax.runtime.sampling.grammar_state import GrammarState, explore_nodes
 from schemax.runtime.sampling.loops import is_loop
-from schemax.runtime.slots.plan import Ids
+from schemax.runtime.slots.arrays import Ids
 from schemax.servers.answers import Answer, Step
 from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
 

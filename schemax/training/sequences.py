@@ -18,7 +18,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from schemax.compiler import CompiledSchema
 from schemax.runtime.attention.visibility import TokenInfo
-from schemax.runtime.slots.plan import Ids, Ints, plan_prompt, with_values
+from schemax.runtime.slots.arrays import Ids, Ints
+from schemax.runtime.slots.plan import plan_prompt, with_values
 from schemax.tokens import PromptIds
 
 IGNORE = -100

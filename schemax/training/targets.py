@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from schemax.compiler import CompiledSchema
 from schemax.compiler.known import KnownSlot
 from schemax.formats import DocumentKey
-from schemax.runtime.slots.plan import Ids
+from schemax.runtime.slots.arrays import Ids
 from schemax.training.sequences import ItemTarget, value_ids
 
 

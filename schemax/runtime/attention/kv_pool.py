@@ -20,7 +20,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from schemax.runtime.attention.batch import Batch, KVSegment, KVWrite, SegmentKind
 from schemax.runtime.attention.masks import Mask, mask_of
 from schemax.runtime.attention.visibility import Span
-from schemax.runtime.slots.plan import Ints
+from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.staging import stage
 
 

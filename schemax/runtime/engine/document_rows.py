@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.block_table import RequestValues
 from schemax.runtime.slots.filling import AskedSlot, Filling
-from schemax.runtime.slots.plan import Ints
 from schemax.runtime.slots.requests import Request
 from schemax.tokens import SlotOutput
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from schemax.runtime.engine.document_rows import RunningRequest
 from schemax.runtime.sampling.slot_grammars import SlotGrammars
+from schemax.runtime.slots.arrays import Ids, Ints
 from schemax.runtime.slots.filling import AskedSlot, key_end
-from schemax.runtime.slots.plan import Ids, Ints
 
 # The most shares of a pass. If more requests call for slots, no other request enters, so that few
 # are in flight.

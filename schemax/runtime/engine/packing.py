@@ -14,9 +14,8 @@ import numpy as np
 from schemax.runtime.attention.batch import Batch, KVSegment, KVWrite, Places, SegmentKind, stems
 from schemax.runtime.attention.visibility import Span
 from schemax.runtime.engine.scheduler import Scheduler
-from schemax.runtime.slots.arrays import grouped, padded_runs, ranks, run_of
+from schemax.runtime.slots.arrays import Ints, grouped, padded_runs, ranks, run_of
 from schemax.runtime.slots.block_table import UNSEEN, padded
-from schemax.runtime.slots.plan import Ints
 
 # Bounds of slots' own tokens that share a segment, so that few tokens are not padded to many.
 _BUCKETS = (8, 32, 128, 512, 2048, 8192, 32768, 1 << 62)

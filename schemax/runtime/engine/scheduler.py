@@ -20,9 +20,8 @@ from schemax.runtime.engine.limits import AdmissionControl
 from schemax.runtime.sampling.loops import FEWEST_TOKENS, is_loop, may_be_loops
 from schemax.runtime.sampling.sampler import Chosen, Sampler
 from schemax.runtime.sampling.slot_grammars import SlotGrammars
-from schemax.runtime.slots.arrays import ranks
+from schemax.runtime.slots.arrays import Ints, ranks
 from schemax.runtime.slots.block_table import OWN_ONLY, BlockTable, RequestValues
-from schemax.runtime.slots.plan import Ints
 from schemax.runtime.slots.requests import Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.tokens import SlotOutput

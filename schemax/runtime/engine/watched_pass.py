@@ -10,8 +10,8 @@ from torch import Tensor
 
 from schemax.runtime.engine.document_rows import RunningRequest
 from schemax.runtime.engine.scheduler import Scheduler
+from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.filling import AskedSlot
-from schemax.runtime.slots.plan import Ints
 from schemax.runtime.slots.requests import Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.runtime.slots.watcher import Place, Step, Watcher

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from schemax.runtime.slots.plan import Ints
+from schemax.runtime.slots.arrays import Ints
 
 Floats = npt.NDArray[np.float32]
 

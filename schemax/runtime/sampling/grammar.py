@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from schemax.runtime.slots.plan import Ids, Ints
+from schemax.runtime.slots.arrays import Ids, Ints
 from schemax.tokens import DONE, Grammar, StopTable
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from schemax.runtime.sampling.grammar import Automata, Automaton, Bits, Node, allowed_ids, are_few
-from schemax.runtime.slots.plan import Ids, Ints
+from schemax.runtime.slots.arrays import Ids, Ints
 from schemax.tokens import Grammar, StopTable
 
 

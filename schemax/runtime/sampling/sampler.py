@@ -19,7 +19,7 @@ from schemax.runtime.sampling.few_tokens import FewTokens, Floats, best_of, flat
 from schemax.runtime.sampling.grammar import Bits, Node
 from schemax.runtime.sampling.sampling import Draw, Masks, draw, log_totals
 from schemax.runtime.sampling.slot_grammars import MATCHER, NODE, TEXT, UNBOUND, SlotGrammars
-from schemax.runtime.slots.plan import Ints
+from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.runtime.slots.staging import SHARED, fetch
 from schemax.tokens import Alternatives

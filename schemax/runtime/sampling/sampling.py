@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from schemax.runtime.slots.plan import Ints
+from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.staging import as_floats, as_ints, stage
 
 # Logits whose maximum is found at once.

@@ -23,8 +23,8 @@ from schemax.runtime.sampling.grammar_state import (
     ask_matchers,
     explore_nodes,
 )
+from schemax.runtime.slots.arrays import Ids, Ints
 from schemax.runtime.slots.filling import AskedSlot
-from schemax.runtime.slots.plan import Ids, Ints
 from schemax.runtime.slots.requests import Request, sampling_columns
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, CopySource, SlotSpec, StopTable

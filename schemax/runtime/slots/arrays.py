@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from schemax.runtime.slots.plan import Ints
+Ids = tuple[int, ...]
+Ints = npt.NDArray[np.int64]
 
 
 def ranks(counts: Ints) -> Ints:

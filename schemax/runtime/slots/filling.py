@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from schemax.runtime.slots.arrays import Ids
 from schemax.runtime.slots.outputs import passes_of
-from schemax.runtime.slots.plan import Ids
 from schemax.runtime.slots.requests import Request, with_retries
 from schemax.tokens import ChildSlot, CopySource, Role, SlotOutput, SlotSpec
 

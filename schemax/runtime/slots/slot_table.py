@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from schemax.runtime.slots.arrays import FreeList, grown, ranks
-from schemax.runtime.slots.plan import Ids, Ints
+from schemax.runtime.slots.arrays import FreeList, Ids, Ints, grown, ranks
 from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
 
 Floats = npt.NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from schemax.runtime.slots.plan import Ids
+from schemax.runtime.slots.arrays import Ids
 from schemax.tokens import SlotOutput
 
 
