@@ -12,9 +12,9 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.evaluation.diagnosis.oracle import oracle_logits
-from schemax.runtime.engine.engine import Model
+from schemax.runtime.engine.decode import Model
+from schemax.runtime.sampling.draw import draw, largest
 from schemax.runtime.sampling.loops import is_loop
-from schemax.runtime.sampling.sampling import draw, largest
 from schemax.runtime.slots.requests import seeded
 from schemax.tokens import DONE, FinishReason, Grammar, PromptIds, SlotOutput, SlotSpec, StopTable
 

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from schemax.compiler import CompiledSchema
 from schemax.compiler.content_free import calibrated, content_free_prompts
-from schemax.runtime.engine.engine import Windows, outputs
+from schemax.runtime.engine.decode import Windows, outputs
 from schemax.runtime.engine.shared import SharedEngine
 from schemax.runtime.engine.stream import Filled
 from schemax.tokens import SlotOutput

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import exp, log
 
-from schemax.runtime.sampling.grammar import Automata
-from schemax.runtime.sampling.grammar_state import GrammarState, explore_nodes
+from schemax.runtime.sampling.grammar import Automata, GrammarState, explore_nodes
 from schemax.runtime.sampling.loops import is_loop
 from schemax.runtime.slots.arrays import Ids
 from schemax.servers.answers import Answer, Step

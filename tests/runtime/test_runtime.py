@@ -22,11 +22,11 @@ from schemax.runtime.attention.batch import KVWrite
 from schemax.runtime.attention.kv_pool import KVPool
 from schemax.runtime.attention.visibility import TokenInfo, visible
 from schemax.runtime.engine import fork as fork_module
-from schemax.runtime.engine.engine import decode
+from schemax.runtime.engine.decode import decode
 from schemax.runtime.engine.fork import ForkModel
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.sampling.sampling import largest, uniform
+from schemax.runtime.sampling.draw import largest, uniform
 from schemax.runtime.slots.plan import plan_prompt
 from schemax.runtime.slots.requests import new_request, seeded, with_retries
 from schemax.tokens import PromptIds, StopTable

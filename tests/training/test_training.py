@@ -15,7 +15,7 @@ from schemax.evaluation.examples import Example
 from schemax.evaluation.pairs import PairScore
 from schemax.evaluation.scores import score_predictions
 from schemax.extraction.stated import Label
-from schemax.runtime.engine.engine import decode
+from schemax.runtime.engine.decode import decode
 from schemax.runtime.models.model import DecoderModel
 from schemax.training.sequences import IGNORE, collate, training_sequence, value_ids
 

@@ -20,7 +20,7 @@ from schemax.config import DecodingConfig
 from schemax.evaluation.diagnosis.oracle import oracle_logits
 from schemax.evaluation.diagnosis.report import Agreement
 from schemax.extraction.schema import AttrSchema
-from schemax.runtime.engine.engine import Model, decode
+from schemax.runtime.engine.decode import Model, decode
 from schemax.runtime.slots.plan import plan_prompt
 from schemax.tokens import SlotOutput
 

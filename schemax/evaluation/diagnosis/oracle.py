@@ -17,7 +17,7 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.runtime.attention.visibility import TokenInfo
-from schemax.runtime.engine.engine import Model
+from schemax.runtime.engine.decode import Model
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.plan import Plan, plan_prompt, with_values
 from schemax.tokens import PromptIds, SlotOutput

@@ -1,6 +1,6 @@
 """Kernels of attention: (queries, keys, values) -> outputs and log-sum-exps.
 
-Every kernel sums in float32 and has the signature of `attention_backends.attend`. `plain` is the
+Every kernel sums in float32 and has the signature of `backends.attend`. `plain` is the
 definition, for any device and head; the others are torch's own.
 """
 

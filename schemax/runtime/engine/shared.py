@@ -16,7 +16,7 @@ from typing import Any
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.engine.engine import AnyModel, Taken, passes
+from schemax.runtime.engine.decode import AnyModel, Taken, passes
 from schemax.runtime.engine.fork import ForkModel
 from schemax.runtime.engine.stream import Filled
 from schemax.runtime.models.model import DecoderModel

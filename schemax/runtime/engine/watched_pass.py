@@ -12,9 +12,9 @@ from schemax.runtime.engine.document_rows import RunningRequest
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.filling import AskedSlot
+from schemax.runtime.slots.outputs import Place, Step, Watcher
 from schemax.runtime.slots.requests import Request
 from schemax.runtime.slots.slot_table import SlotTable
-from schemax.runtime.slots.watcher import Place, Step, Watcher
 from schemax.tokens import SlotOutput
 
 Watched = tuple[Watcher, Place | None]

@@ -15,9 +15,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from schemax.runtime.sampling.few_tokens import FewTokens, Floats, best_of, flattened, normalised
+from schemax.runtime.sampling.draw import (
+    Draw,
+    FewTokens,
+    Floats,
+    Masks,
+    best_of,
+    draw,
+    flattened,
+    log_totals,
+    normalised,
+)
 from schemax.runtime.sampling.grammar import Bits, Node
-from schemax.runtime.sampling.sampling import Draw, Masks, draw, log_totals
 from schemax.runtime.sampling.slot_grammars import MATCHER, NODE, TEXT, UNBOUND, SlotGrammars
 from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.slot_table import SlotTable

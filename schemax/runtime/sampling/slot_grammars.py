@@ -16,12 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from schemax.runtime.sampling.copies import Copies
-from schemax.runtime.sampling.grammar import Automata, Node, packed
-from schemax.runtime.sampling.grammar_state import (
+from schemax.runtime.sampling.grammar import (
     Allowance,
+    Automata,
     GrammarState,
+    Node,
     ask_matchers,
     explore_nodes,
+    packed,
 )
 from schemax.runtime.slots.arrays import Ids, Ints
 from schemax.runtime.slots.filling import AskedSlot

@@ -15,7 +15,7 @@ import numpy as np
 
 from schemax.config import DecodingConfig
 from schemax.runtime.slots.arrays import Ids, Ints, ranks
-from schemax.runtime.slots.watcher import Watcher
+from schemax.runtime.slots.outputs import Watcher
 from schemax.tokens import ChildSlot, CopySource, PromptIds, SlotOutput, SlotSpec, StopTable, Waves
 
 # A shorter instruction is read with every document: attending to it apart would cost more.

@@ -18,7 +18,7 @@ from schemax.evaluation.benchmark.engines.base import (
     Unavailable,
 )
 from schemax.evaluation.benchmark.workload import Workload
-from schemax.runtime.engine.engine import Windows, outputs, run
+from schemax.runtime.engine.decode import Windows, outputs, run
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
 
