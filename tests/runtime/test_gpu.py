@@ -24,7 +24,7 @@ from schemax import AttrSchema, Extractor, attr, doctor
 from schemax.base.resources import resource_dir
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
-from schemax.runtime.engine.decode import limits as limits_module
+from schemax.runtime.engine import limits as limits_module
 from schemax.runtime.engine.limits import Limits
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel

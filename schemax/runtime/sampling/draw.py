@@ -7,7 +7,7 @@ host reads their logits alone: `FewTokens`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from schemax.runtime.slots.arrays import Ints
+from schemax.runtime.slots.slot_table import SlotTable
 from schemax.runtime.slots.staging import as_floats, as_ints, stage
 
 # Logits whose maximum is found at once.
@@ -22,7 +23,7 @@ _BLOCK = 512
 # Logits that are worked on at once, in float32: as many as a CPU's caches hold; on an accelerator,
 # as memory has room for beside all else. And slots, at least.
 _AT_ONCE, _FEWEST_ROWS = {"cpu": 1 << 18, "cuda": 1 << 26}, 8
-# Choices that are checked and made once more on the device, at most: so many, or one of so many.
+# Refused choices repeated per pass, at most: 64, or a sixteenth of the checked rows if more.
 _AGAIN, _ONE_OF = 64, 16
 
 
@@ -69,37 +70,68 @@ def largest(logits: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Masks:
-    """Masks of (n,) places, in order: each has the mask `which`, among masks of
-    (ceil(V / 32),) words, 32 tokens a word."""
+    """Masks of tokens at (n,) places, in order.
+
+    which: (n,) the number of each place's mask. masks: each (ceil(V / 32),) words of 32 tokens.
+    """
 
     places: Ints
     which: Ints
     masks: Sequence[npt.NDArray[np.int32]]
 
+    def where(self, is_kept: npt.NDArray[np.bool_]) -> Masks:
+        """The masks of some of the (n,) places."""
+        if is_kept.all():
+            return self
+        if not is_kept.any():
+            return NO_MASKS
+        return replace(self, places=self.places[is_kept], which=self.which[is_kept])
+
+    def merged(self, masks: Masks) -> Masks:
+        """These masks and those of other places."""
+        if not len(masks.places):
+            return self
+        places = np.concatenate([self.places, masks.places])
+        which = np.concatenate([self.which, masks.which + len(self.masks)])
+        order = places.argsort()
+        return Masks(places[order], which[order], [*self.masks, *masks.masks])
+
+    def within(self, rows: Ints) -> Masks:
+        """The same masks at places among these rows, which ascend, in the place of row numbers."""
+        return replace(self, places=np.searchsorted(rows, self.places))
+
+
+NO_MASKS = Masks(np.zeros(0, np.int64), np.zeros(0, np.int64), ())
+
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A choice for each of n rows of logits, over the whole vocabulary. All that it needs, staged.
+    """A choice among the whole vocabulary, for each of n rows of logits: its arguments, staged.
+
+    Tensors lie on the device. Arrays are on the host, which never waits for the device to learn
+    which rows a part of the logits contains.
 
     rows: (n,) of the logits; None for all of them.
-    given: (n,) tokens to be taken, -1 where one is chosen. null_ids: (n,) at least 0.
-    keys: (n, 2), steps: (n,) for random numbers, see `draw`.
-    drawn: (d,) places, in order, whose token is drawn; the others take the most probable one.
-        drawn_places: the same on the device; temperature, top_p: (d,).
-    bits: (masks, words) what masks allow; None without any. Of places that have a mask, their
-        numbers and those of their masks:
-    bound: (m,) these choose among allowed tokens; bound_places, bound_masks: on the device.
-        is_strict, strict: (m,) whether probabilities are among these, or among all; greedily, what
-        is allowed is then told only where it changed the choice.
-    checked_places, checked_masks: these choose freely, and only what is refused then is chosen once
-        more: a few at most, since the host does not wait to learn how many; who uses the choice
-        looks for the others.
+    given: (n,) tokens that the slots write whatever the model says; -1: one is chosen.
+    null_ids: (n,) at least 0.
+    drawn: (d,) places, in order, whose token is drawn; others take the most probable token.
+    drawn_places: the same. random: (d,) arguments of `draw`: keys, steps, temperature, top_p.
+    bits: (masks, words) of all masks; None if there is none.
+    bound: (m,) places, in order, that choose among the tokens of their masks. bound_places: the
+        same. bound_masks: (m,) the number of each mask.
+    is_strict: (m,) True: probabilities are shares of the mask's tokens. False: they are shares of
+        all tokens, and a greedy choice reports its mask's probability only if the mask changed it.
+        strict: the same, as integers.
+    checked_places, checked_masks: places that choose freely. Choices that their masks refuse are
+        made again, a few at most, since the host does not learn how many there are. The caller
+        finds the others.
     """
 
     given: Tensor
     null_ids: Tensor
-    keys: Tensor
-    steps: Tensor
+    drawn: Ints
+    drawn_places: Tensor
+    random: Sequence[Tensor]
     bound: Ints
     bound_places: Tensor
     bound_masks: Tensor
@@ -107,141 +139,144 @@ class Draw:
     strict: Tensor
     checked_places: Tensor
     checked_masks: Tensor
-    drawn: Ints
-    drawn_places: Tensor
-    temperature: Tensor
-    top_p: Tensor
     rows: Tensor | None = None
     bits: Tensor | None = None
 
     @classmethod
-    def of(
+    def staged(
         cls,
-        rows: Ints | None,
+        table: SlotTable,
+        slots: Ints,
+        rows: Ints,
         given: Ints,
-        null_ids: Ints,
-        keys: Ints,
-        steps: Ints,
         bound: Masks,
         is_strict: npt.NDArray[np.bool_],
         checked: Masks,
-        temperature: npt.NDArray[np.float64],
-        top_p: npt.NDArray[np.float64],
         device: torch.device,
-        others: Sequence[Ints] = (),
-    ) -> tuple[Draw, list[Tensor]]:
-        """A draw, and other arrays, all of which go to the device in one copy.
+        few: Sequence[Ints],
+    ) -> tuple[Draw, Sequence[Tensor]]:
+        """Stages a draw for n rows of (S,) slots, and other arrays, in one copy to the device.
 
-        temperature: (n,), 0 for the most probable token; top_p: (n,).
+        bound, is_strict, checked: see `Draw`; their places count among the rows. few: the other
+        arrays.
         """
-        (drawn,) = np.nonzero(temperature)
+        chosen = slots[rows]
+        (drawn,) = np.nonzero(table.temperature[chosen])
+        slots_drawn = chosen[drawn]
         arrays = {
             "given": given,
-            "null_ids": np.maximum(null_ids, 0),
-            "keys": keys,
-            "steps": steps,
+            "null_ids": np.maximum(table.null_id[chosen], 0),
+            "drawn_places": drawn,
             "bound_places": bound.places,
             "bound_masks": bound.which,
             "strict": is_strict.astype(np.int64),
             "checked_places": checked.places,
             "checked_masks": checked.which + len(bound.masks),
-            "drawn_places": drawn,
-            "temperature": as_ints(temperature[drawn]),
-            "top_p": as_ints(top_p[drawn]),
         }
-        if rows is not None:
+        if len(rows) < len(slots):
             arrays["rows"] = rows
         if masks := [*bound.masks, *checked.masks]:
             arrays["bits"] = _as_int64(np.stack(masks))
-        staged = stage([*arrays.values(), *others], device)
-        found = dict(zip(arrays, staged, strict=False))
-        found |= {name: as_floats(found[name]) for name in ("temperature", "top_p")}
+        random = [
+            np.stack([table.digest[slots_drawn], table.number[slots_drawn]], axis=1),
+            table.step[slots_drawn],
+            as_ints(table.temperature[slots_drawn]),
+            as_ints(table.top_p[slots_drawn]),
+        ]
+        tensors = stage([*few, *random, *arrays.values()], device)
+        keys, steps, *floats = tensors[len(few) : len(few) + 4]
+        columns = dict(zip(arrays, tensors[len(few) + 4 :], strict=True))
         if masks:
-            found["bits"] = found["bits"].view(torch.int32)
-        made = cls(bound=bound.places, is_strict=is_strict, drawn=drawn, **found)
-        return made, staged[len(arrays) :]
+            columns["bits"] = columns["bits"].view(torch.int32)
+        staged = cls(
+            drawn=drawn,
+            random=(keys, steps, *map(as_floats, floats)),
+            bound=bound.places,
+            is_strict=is_strict,
+            **columns,
+        )
+        return staged, tensors[: len(few)]
 
     def run(self, logits: Tensor) -> Tensor:
-        """(S, V) logits -> (4, n) float32: tokens, their log-probabilities, nulls', and those of
-        all that is allowed.
+        """(S, V) logits -> (4, n) float32: tokens, their log-probabilities, the log-probabilities
+        of null tokens, and those of all tokens that masks allow.
 
         In parts of a few rows, because float32 copies of all logits may be larger than all else.
         """
         count, step = len(self.given), _rows_at_once(logits)
-        found = torch.empty(4, count, dtype=torch.float32, device=logits.device)
+        choices = torch.empty(4, count, dtype=torch.float32, device=logits.device)
         for first in range(0, count, step):
-            some = slice(first, min(first + step, count))
-            part = logits[some] if self.rows is None else logits[self.rows[some]]
-            found[:, some] = self._run(part, some)
+            part = slice(first, min(first + step, count))
+            choices[:, part] = self._run(
+                logits[part] if self.rows is None else logits[self.rows[part]], part
+            )
         if len(self.checked_places):
-            self._choose_again(logits, found)
-        return found
+            self._choose_again(logits, choices)
+        return choices
 
-    def _run(self, part: Tensor, some: slice) -> Tensor:
-        begin, end = np.searchsorted(self.bound, [some.start, some.stop])
-        source, free = part, None
-        legal = torch.zeros(1, len(part), device=part.device)
+    def _run(self, logits: Tensor, part: slice) -> Tensor:
+        """(s, V) logits of a part of the rows -> (4, s); see `run`."""
+        begin, end = np.searchsorted(self.bound, [part.start, part.stop])
+        allowed, unbound_ids = logits, None
+        legal = torch.zeros(1, len(logits), device=logits.device)
         if self.bits is not None and begin < end:
-            places = self.bound_places[begin:end] - some.start
-            found = _ruled_out(part[places], self.bits, self.bound_masks[begin:end])
-            source = part.index_put((places,), found)
-            legal[0, places] = log_totals(source, places) - log_totals(part, places)
+            places = self.bound_places[begin:end] - part.start
+            masked = _ruled_out(logits[places], self.bits, self.bound_masks[begin:end])
+            allowed = logits.index_put((places,), masked)
+            legal[0, places] = log_totals(allowed, places) - log_totals(logits, places)
             if self.is_strict[begin:end].all():
-                part = source
+                logits = allowed
             else:
-                strict = torch.zeros(len(part), dtype=torch.bool, device=part.device)
+                strict = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
                 strict[places] = self.strict[begin:end] > 0
                 if len(self.drawn) < len(self.given):
-                    free = largest(part)
+                    unbound_ids = largest(logits)
                 if self.is_strict[begin:end].any():
-                    part = source.where(strict[:, None], part)
-        given = self.given[some]
-        ids, is_drawn = self._chosen(source, some)
+                    logits = allowed.where(strict[:, None], logits)
+        given = self.given[part]
+        ids, is_drawn = self._chosen(allowed, part)
         ids = torch.where(given >= 0, given, ids)
-        if free is not None:
-            legal = legal.where(strict | is_drawn | (free != ids), 0.0)
-        wanted = torch.stack([ids, self.null_ids[some]], dim=1)
+        if unbound_ids is not None:
+            legal = legal.where(strict | is_drawn | (unbound_ids != ids), 0.0)
+        wanted = torch.stack([ids, self.null_ids[part]], dim=1)
         # One kernel, which reads the logits once while they are in the cache.
-        logprobs = part.log_softmax(dim=-1, dtype=torch.float32).gather(1, wanted)
+        logprobs = logits.log_softmax(dim=-1, dtype=torch.float32).gather(1, wanted)
         return torch.cat([ids[None].float(), logprobs.T, legal])
 
-    def _chosen(self, logits: Tensor, some: slice) -> tuple[Tensor, Tensor]:
-        """(s, V) logits of some rows -> (s,) tokens, and which of these were drawn."""
+    def _chosen(self, logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+        """(s, V) logits of a part of the rows -> (s,) tokens, and True for drawn tokens."""
         is_drawn = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
-        begin, end = np.searchsorted(self.drawn, [some.start, some.stop])
+        begin, end = np.searchsorted(self.drawn, [part.start, part.stop])
         if begin == end:
             return largest(logits), is_drawn
-        places = self.drawn_places[begin:end] - some.start
-        keys, steps = self.keys[some][places], self.steps[some][places]
-        found = draw(
-            logits[places], keys, steps, self.temperature[begin:end], self.top_p[begin:end]
-        )
+        places = self.drawn_places[begin:end] - part.start
+        ids = draw(logits[places], *(column[begin:end] for column in self.random))
         is_drawn[places] = True
         if len(places) == len(logits):
-            return found, is_drawn
-        return largest(logits).index_put((places,), found), is_drawn
+            return ids, is_drawn
+        return largest(logits).index_put((places,), ids), is_drawn
 
-    def _choose_again(self, logits: Tensor, found: Tensor) -> None:
-        """Has some of the places whose choice is refused choose once more, in place."""
+    def _choose_again(self, logits: Tensor, choices: Tensor) -> None:
+        """Repeats refused choices under their masks, in place, up to a bound."""
         assert self.bits is not None
         places, masks = self.checked_places, self.checked_masks
-        own = found[0, places].long()
-        allowed = (self.bits[masks, own >> 5] >> (own & 31)) & 1
+        ids = choices[0, places].long()
+        is_allowed = (self.bits[masks, ids >> 5] >> (ids & 31)) & 1
         most = min(max(_AGAIN, len(places) // _ONE_OF), _rows_at_once(logits), len(places))
-        some = allowed.topk(most, largest=False).indices
-        again = places[some]
+        # Refused choices come first. An allowed choice, made again, is the same.
+        picked = is_allowed.topk(most, largest=False).indices
+        again = places[picked]
         part = logits[again if self.rows is None else self.rows[again]]
-        # One of those whose choice is allowed makes the same one.
-        bound = _ruled_out(part, self.bits, masks[some])
-        ids = largest(bound)
+        masked = _ruled_out(part, self.bits, masks[picked])
+        ids = largest(masked)
         logprobs = part.log_softmax(dim=-1, dtype=torch.float32).gather(1, ids[:, None])
-        legal = bound.float().logsumexp(dim=-1) - part.float().logsumexp(dim=-1)
-        found[0, again], found[1, again] = ids.float(), logprobs[:, 0]
-        found[3, again] = legal.where(allowed[some] == 0, 0.0)
+        legal = masked.float().logsumexp(dim=-1) - part.float().logsumexp(dim=-1)
+        choices[0, again], choices[1, again] = ids.float(), logprobs[:, 0]
+        choices[3, again] = legal.where(is_allowed[picked] == 0, 0.0)
 
 
 def log_totals(logits: Tensor, rows: Tensor) -> Tensor:
-    """(S, V) logits -> (n,) float32 log-sum-exps of some rows."""
+    """(S, V) logits -> (n,) float32 log-sum-exps of n rows."""
     parts = torch.split(rows, _rows_at_once(logits))
     return torch.cat([logits[part].float().logsumexp(dim=-1) for part in parts])
 
@@ -249,8 +284,8 @@ def log_totals(logits: Tensor, rows: Tensor) -> Tensor:
 def _as_int64(bits: npt.NDArray[np.int32]) -> Ints:
     """(m, words) -> (m, words / 2), so that bits can go to the device with all else."""
     even = np.pad(bits, ((0, 0), (0, bits.shape[1] % 2)))
-    found: Ints = even.view(np.int64)
-    return found
+    words: Ints = even.view(np.int64)
+    return words
 
 
 def _rows_at_once(logits: Tensor) -> int:
@@ -259,12 +294,14 @@ def _rows_at_once(logits: Tensor) -> int:
 
 
 def _ruled_out(logits: Tensor, bits: Tensor, which: Tensor) -> Tensor:
-    """(n, V) logits with minus infinity for what masks do not allow: of (masks, words) bits, those
-    that the (n,) rows have."""
+    """(n, V) logits, with minus infinity for tokens that masks do not allow.
+
+    bits: (masks, words). which: (n,) the number of each row's mask.
+    """
     shifts = torch.arange(32, dtype=torch.int32, device=logits.device)
     are_few = len(bits) <= len(which)
-    taken = bits if are_few else bits[which]
-    refused = ((taken[:, :, None] >> shifts) & 1).flatten(1)[:, : logits.shape[1]] == 0
+    masks = bits if are_few else bits[which]
+    refused = ((masks[:, :, None] >> shifts) & 1).flatten(1)[:, : logits.shape[1]] == 0
     return logits.masked_fill(refused[which] if are_few else refused, -torch.inf)
 
 
@@ -322,7 +359,7 @@ class FewTokens:
 
 def flattened(ids: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
     """Flattens n rows of tokens: (F,) tokens, (F,) the row of each, (n,) the start of each row."""
-    counts = np.array([len(some) for some in ids], np.int64)
+    counts = np.array([len(row) for row in ids], np.int64)
     none = np.zeros(0, np.int64)
     return (
         np.concatenate([none, *ids]),
