@@ -148,11 +148,11 @@ class Scheduler:
 
         share: of each request's tokens. Returns how many tokens the next pass reads of these.
         """
-        taken = self.follow_ups.take(room, share, alone=not len(self.growing))
-        if not taken:
+        batch = self.follow_ups.take(room, share, alone=not len(self.growing))
+        if not batch:
             return 0
-        slots = self.follow_ups.begin(taken, self._sampler.grammars)
-        for waiting, slot in zip(taken, slots.tolist(), strict=True):
+        slots = self.follow_ups.begin(batch, self._sampler.grammars)
+        for waiting, slot in zip(batch, slots.tolist(), strict=True):
             self.kv.begin(slot, waiting.kv)
         self.growing = np.concatenate([self.growing, slots])
         return int(self.table.num_new[slots].sum())
@@ -188,8 +188,8 @@ class Scheduler:
         orders = table.order[owner] + is_beyond * OWN_ONLY
         order = np.argsort(table.request[owner], kind="stable")
         rows, starts = np.unique(table.request[owner[order]], return_index=True)
-        for row, mine in zip(rows.tolist(), np.split(order, starts)[1:], strict=True):
-            self.values_of(row).add(places[mine], table.position[owner[mine]], orders[mine])
+        for row, part in zip(rows.tolist(), np.split(order, starts)[1:], strict=True):
+            self.values_of(row).add(places[part], table.position[owner[part]], orders[part])
 
     def values_of(self, row: int) -> RequestValues:
         """The values of the request in a row, whose slots are `causal`."""
@@ -199,11 +199,11 @@ class Scheduler:
 
     def new_ids(self, slots: Ints) -> Ints:
         """The tokens that the next pass reads of slots that entered earlier, slot by slot."""
-        found = self.table.newest(slots)
+        ids = self.table.newest(slots)
         counts = self.table.num_new[slots]
         # Follow-ups begin with the pass that reads their keys, in this order.
-        found[np.repeat(self.table.step[slots] == 0, counts)] = self.follow_ups.keys
-        return found
+        ids[np.repeat(self.table.step[slots] == 0, counts)] = self.follow_ups.keys
+        return ids
 
     # --- progress --------------------------------------------------------------------------------
 

@@ -226,12 +226,12 @@ class Call:
     def take(self, most: int) -> list[Filled]:
         """The next results. Raises what the model raised behind the last of them."""
         with self._engine.lock:
-            found = [self.results.popleft() for _ in range(min(most, len(self.results)))]
-            if found:
+            results = [self.results.popleft() for _ in range(min(most, len(self.results)))]
+            if results:
                 self._engine.notify()
             elif self.error is not None:
                 raise self.error
-            return found
+            return results
 
     def wait(self) -> None:
         """Waits until there are results, room for requests, or an end."""

@@ -138,10 +138,10 @@ class _Input:
 
     def cancelled(self) -> set[Request]:
         """Requests that were taken and that nobody waits for any more; none of them waits here."""
-        found = {self._cancelled.popleft() for _ in range(len(self._cancelled))}
-        if found:
-            self.waiting = deque(item for item in self.waiting if item not in found)
-        return found
+        cancelled = {self._cancelled.popleft() for _ in range(len(self._cancelled))}
+        if cancelled:
+            self.waiting = deque(item for item in self.waiting if item not in cancelled)
+        return cancelled
 
 
 class _Flight:
@@ -203,9 +203,9 @@ class _Flight:
 
     def take(self) -> list[Filled]:
         """Hands over what is done."""
-        taken: list[Filled] = [*self.done]
+        filled: list[Filled] = [*self.done]
         self.done.clear()
-        return taken
+        return filled
 
     def admit(self) -> None:
         """Lets go of what leaves, and takes up whole requests while a pass has room for them.
@@ -294,7 +294,7 @@ class _Prefixes:
         for handle in sorted(used - self.lengths.keys()):
             key = keys[handle]
             if key[0]:
-                found = self._model.read_prefix(*key)
-                for layer, both in zip(self._cache.kv_layers, found, strict=True):
-                    layer.prefixes[handle] = both
+                prefix = self._model.read_prefix(*key)
+                for layer, pair in zip(self._cache.kv_layers, prefix, strict=True):
+                    layer.prefixes[handle] = pair
             self.lengths[handle] = len(key[0])

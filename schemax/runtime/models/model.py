@@ -144,13 +144,13 @@ class DecoderModel(LanguageModel):
             cache = self.new_cache()
             if behind:
                 before = self.read_prefix(behind, use_long_rope)
-                for layer, both in zip(cache.kv_layers, before, strict=True):
-                    layer.prefixes[0] = both
+                for layer, pair in zip(cache.kv_layers, before, strict=True):
+                    layer.prefixes[0] = pair
             batch = prefix_batch(ids, 1, use_long_rope=use_long_rope, behind=len(behind))
             self.run_batch(batch, cache)
-            found = tuple(layer.prefixes[1] for layer in cache.kv_layers)
-            self._prefixes[key] = found
-            return found
+            prefix = tuple(layer.prefixes[1] for layer in cache.kv_layers)
+            self._prefixes[key] = prefix
+            return prefix
 
     def _fingerprint(self) -> int:
         """A number that changes when the weights are trained, loaded or replaced."""
@@ -235,11 +235,11 @@ class Longrope:
         for hook in (hook for module in modules for hook in module._forward_pre_hooks.values()):
             if isinstance(owner := getattr(hook, "__self__", None), Longrope):
                 return owner
-        made = cls(switch)
+        hooks = cls(switch)
         for module in modules:
-            module.register_forward_pre_hook(made._lengthen, with_kwargs=True)
-            module.register_forward_hook(made._shorten)
-        return made
+            module.register_forward_pre_hook(hooks._lengthen, with_kwargs=True)
+            module.register_forward_hook(hooks._shorten)
+        return hooks
 
     @contextmanager
     def chosen(self, long: bool) -> Iterator[None]:

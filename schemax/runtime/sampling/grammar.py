@@ -53,12 +53,12 @@ class Node:
 
     def after(self, token: int) -> Node:
         """The node of one more token, which must be an allowed one."""
-        found = self._children.get(token)
-        if found is None:
-            found = Node(self.automaton, (*self.path, token))
+        child = self._children.get(token)
+        if child is None:
+            child = Node(self.automaton, (*self.path, token))
             if self.automaton.grow():
-                self._children[token] = found
-        return found
+                self._children[token] = child
+        return child
 
     def walk(self, ids: Iterable[int]) -> Node:
         node = self
@@ -73,11 +73,11 @@ class Node:
         """
         if not self._continuation:
             return ()
-        found = self._runs.get(state)
-        if found is None:
+        forced = self._runs.get(state)
+        if forced is None:
             ids = self.automaton.grammar.encode(self._continuation)
-            self._runs[state] = found = _run(ids, state, stop)
-        return found
+            self._runs[state] = forced = _run(ids, state, stop)
+        return forced
 
     def learn(self, bits: Bits, continuation: bytes) -> None:
         self.known = True
@@ -150,10 +150,10 @@ class Automata:
         self._buffer = np.zeros((0, -(-vocab_size // 32)), np.int32)
 
     def of(self, grammar: Grammar) -> Automaton:
-        found = self._by_grammar.get(grammar)
-        if found is None:
-            found = self._by_grammar[grammar] = Automaton(grammar)
-        return found
+        automaton = self._by_grammar.get(grammar)
+        if automaton is None:
+            automaton = self._by_grammar[grammar] = Automaton(grammar)
+        return automaton
 
     def explore(self, nodes: Iterable[Node]) -> None:
         """Asks what may follow on those of the nodes of which that is not known."""
@@ -162,13 +162,13 @@ class Automata:
             return
         matchers = [node.automaton.take(node.path) for node in unknown]
         bits = self.masks([matcher for matcher in matchers if matcher is not None])
-        found = iter(bits)
+        rows = iter(bits)
         for node, matcher in zip(unknown, matchers, strict=True):
             if matcher is None:
                 node.known = True
                 node.automaton.fail("its matcher refuses what it allowed")
                 continue
-            row = next(found)
+            row = next(rows)
             if not node.path:
                 node.automaton.bound_first(row)
             if matcher.is_error() or not row.any():
@@ -209,8 +209,8 @@ def allowed_ids(bits: Bits) -> Ints:
     (words,) = np.nonzero(bits)
     data = bits[words].astype("<i4").view(np.uint8).reshape(-1, 4)
     place, bit = np.nonzero(np.unpackbits(data, axis=1, bitorder="little"))
-    found: Ints = 32 * words[place] + bit
-    return found
+    ids: Ints = 32 * words[place] + bit
+    return ids
 
 
 def packed(allowed: npt.NDArray[np.bool_]) -> Bits:
@@ -219,8 +219,8 @@ def packed(allowed: npt.NDArray[np.bool_]) -> Bits:
     data = np.zeros((len(allowed), 4 * width), np.uint8)
     bits = np.packbits(allowed, axis=1, bitorder="little")
     data[:, : bits.shape[1]] = bits
-    found: Bits = data.view("<i4").astype(np.int32, copy=False)
-    return found
+    words: Bits = data.view("<i4").astype(np.int32, copy=False)
+    return words
 
 
 def _run(ids: Ids, state: int, stop: StopTable) -> Ids:
@@ -298,8 +298,8 @@ class GrammarState:
     def allowed(self, automata: Automata) -> Set[int]:
         """The tokens that may follow; none where the grammar has failed."""
         if self.node is None:
-            (found,) = ask_matchers(automata, [self])
-            return found or frozenset()
+            (allowance,) = ask_matchers(automata, [self])
+            return allowance or frozenset()
         automata.explore([self.node])
         if self.node.ids is not None:
             return frozenset(self.node.ids.tolist())

@@ -80,7 +80,7 @@ class SlotGrammars:
             self._copies.begin(int(slots[place]), spec.copying, sources[place], spec.begun)
 
     def take_up(
-        self, asked: Sequence[AskedSlot], requests: Sequence[Request], values: Mapping[str, Any]
+        self, waiting: Sequence[AskedSlot], requests: Sequence[Request], values: Mapping[str, Any]
     ) -> Ints:
         """Adds n slots of n requests to the table, and begins their grammars: their numbers.
 
@@ -88,8 +88,8 @@ class SlotGrammars:
         """
         table = self._table
         stops = [request.stop for request in requests]
-        specs = [slot.spec for slot in asked]
-        answers = [slot.answer for slot in asked]
+        specs = [slot.spec for slot in waiting]
+        answers = [slot.answer for slot in waiting]
         states = [
             table.stops.after(spec.begun, table.stops.start(stop))
             for spec, stop in zip(specs, stops, strict=True)
@@ -97,9 +97,9 @@ class SlotGrammars:
         slots = table.add(
             {
                 "state": np.array(states),
-                "budget": np.array([slot.budget for slot in asked]),
-                "digest": np.array([slot.digest for slot in asked]),
-                "number": np.array([slot.number for slot in asked]),
+                "budget": np.array([slot.budget for slot in waiting]),
+                "digest": np.array([slot.digest for slot in waiting]),
+                "number": np.array([slot.number for slot in waiting]),
                 "null_id": np.array([spec.null_id for spec in specs]),
                 **sampling_columns([request.sampling for request in requests]),
                 **values,
@@ -108,7 +108,7 @@ class SlotGrammars:
             stops,
             answers if any(answers) else None,
         )
-        for place, (slot, stop) in enumerate(zip(asked, stops, strict=True)):
+        for place, (slot, stop) in enumerate(zip(waiting, stops, strict=True)):
             if not slot.answer:
                 self.begin(slots[place : place + 1], (slot.spec,), stop, slot.sources)
         return slots
@@ -145,11 +145,11 @@ class SlotGrammars:
         return known[1]
 
     def _made_ways(self, specs: Sequence[SlotSpec], stop: StopTable) -> _Ways:
-        made = [self._way(spec, stop) for spec in specs]
-        modes = tuple(mode for mode, _ in made)
+        ways = [self._way(spec, stop) for spec in specs]
+        modes = tuple(mode for mode, _ in ways)
         return _Ways(
             modes,
-            text_tables=tuple(table for _, table in made),
+            text_tables=tuple(table for _, table in ways),
             states=tuple(n for n, mode in enumerate(modes) if mode in (NODE, MATCHER)),
             copying=tuple(n for n, spec in enumerate(specs) if spec.copying is not None),
         )
@@ -181,36 +181,37 @@ class SlotGrammars:
         those whose matcher has failed; (n,) which allowance each has; and these."""
         table = self._table
         by_table = rows[modes[rows] == TEXT]
-        mine = slots[by_table]
+        table_slots = slots[by_table]
         # Texts of many slots are in few states.
         states, which = np.unique(
-            table.text_table[mine] * _STATES + table.text_state[mine], return_inverse=True
+            table.text_table[table_slots] * _STATES + table.text_state[table_slots],
+            return_inverse=True,
         )
-        found = [self._in_text(*divmod(state, _STATES)) for state in states.tolist()]
-        asked = rows[modes[rows] == MATCHER].tolist()
-        states_asked = [self._states[int(slots[row])] for row in asked]
+        allowances = [self._in_text(*divmod(state, _STATES)) for state in states.tolist()]
+        matcher_rows = rows[modes[rows] == MATCHER].tolist()
+        matcher_states = [self._states[int(slots[row])] for row in matcher_rows]
         bound: list[int] = []
-        answers = ask_matchers(self._automata, states_asked)
-        for row, allowance in zip(asked, answers, strict=True):
+        answers = ask_matchers(self._automata, matcher_states)
+        for row, allowance in zip(matcher_rows, answers, strict=True):
             if allowance is None:
                 self.give_up(int(slots[row]))
                 modes[row] = UNBOUND
             else:
                 bound.append(row)
-                found.append(allowance)
+                allowances.append(allowance)
         rows = by_table
         if bound:
             rows = np.concatenate([by_table, bound])
-            which = np.concatenate([which, np.arange(len(states), len(found))])
+            which = np.concatenate([which, np.arange(len(states), len(allowances))])
             order = rows.argsort()
             rows, which = rows[order], which[order]
         if self._copies:
             which = which.copy()
-            bits = [allowance.bits for allowance in found]
+            bits = [allowance.bits for allowance in allowances]
             for place, narrow in self._copies.narrowed(slots[rows], which, bits):
-                which[place] = len(found)
-                found.append(Allowance(narrow))
-        return rows, which, found
+                which[place] = len(allowances)
+                allowances.append(Allowance(narrow))
+        return rows, which, allowances
 
     def _in_text(self, number: int, state: int) -> Allowance:
         """Tokens that a table of free text allows in one of its states."""
@@ -228,8 +229,8 @@ class SlotGrammars:
             return self._refused_by_grammars(slots, rows, ids)
         places, moved = self._copies.after(slots[rows], ids[rows])
         refused = rows[places].tolist()
-        others = np.delete(rows, places) if refused else rows
-        refused += self._refused_by_grammars(slots, others, ids)
+        remaining = np.delete(rows, places) if refused else rows
+        refused += self._refused_by_grammars(slots, remaining, ids)
         for row in refused:
             moved.pop(int(slots[row]), None)
         self._copies.move(moved)
@@ -237,20 +238,20 @@ class SlotGrammars:
 
     def _refused_by_grammars(self, slots: Ints, rows: Ints, ids: Ints) -> list[int]:
         table = self._table
-        mine, tokens = slots[rows], ids[rows]
-        by_table = table.mode[mine] == TEXT
+        own, tokens = slots[rows], ids[rows]
+        by_table = table.mode[own] == TEXT
         refused: list[int] = []
-        (some,) = np.nonzero(by_table)
-        for number in np.unique(table.text_table[mine[some]]).tolist():
-            part = some[table.text_table[mine[some]] == number]
-            after = self._text_tables[number][table.text_state[mine[part]], tokens[part]]
-            table.text_state[mine[part]] = np.where(after >= 0, after, table.text_state[mine[part]])
+        (places,) = np.nonzero(by_table)
+        for number in np.unique(table.text_table[own[places]]).tolist():
+            part = places[table.text_table[own[places]] == number]
+            after = self._text_tables[number][table.text_state[own[part]], tokens[part]]
+            table.text_state[own[part]] = np.where(after >= 0, after, table.text_state[own[part]])
             refused += rows[part[after == TEXT_REFUSED]].tolist()
             for place in part[after == TEXT_UNKNOWN].tolist():
-                if not self._take_matcher(int(mine[place]), int(tokens[place])):
+                if not self._take_matcher(int(own[place]), int(tokens[place])):
                     refused.append(int(rows[place]))
         for place in np.flatnonzero(~by_table).tolist():
-            state = self._states.get(int(mine[place]))
+            state = self._states.get(int(own[place]))
             if state is not None and not state.accepts(int(tokens[place])):
                 refused.append(int(rows[place]))
         return sorted(refused)
@@ -272,7 +273,7 @@ class SlotGrammars:
 
     # --- what is forced --------------------------------------------------------------------------
 
-    def take_deferred(self, slots: Ints, taken: Ints) -> list[int]:
+    def take_deferred(self, slots: Ints, ids: Ints) -> list[int]:
         """Puts deferred tokens in, in place; their rows."""
         self._was_deferred.clear()
         if not self._deferred:
@@ -280,9 +281,9 @@ class SlotGrammars:
         rows = [row for row, slot in enumerate(slots.tolist()) if slot in self._deferred]
         for row in rows:
             slot = int(slots[row])
-            taken[row], *rest = self._deferred.pop(slot)
-            if rest:
-                self._deferred[slot] = rest
+            ids[row], *later = self._deferred.pop(slot)
+            if later:
+                self._deferred[slot] = later
             self._was_deferred.add(slot)
         return rows
 
@@ -296,18 +297,18 @@ class SlotGrammars:
         (rows,) = np.nonzero(table.mode[slots] == NODE)
         if not len(rows):
             return
-        some: dict[int, GrammarState] = {}
+        states: dict[int, GrammarState] = {}
         for slot, token in zip(slots[rows].tolist(), ids[rows].tolist(), strict=True):
             if slot not in self._deferred:
-                some[slot] = self._states[slot]
+                states[slot] = self._states[slot]
                 # A deferred token's node was reached when it was forced.
                 if slot not in self._was_deferred:
-                    some[slot].accepts(token)
-        explore_nodes(self._automata, some.values())
-        for slot, found in some.items():
+                    states[slot].accepts(token)
+        explore_nodes(self._automata, states.values())
+        for slot, grammar in states.items():
             stop = table.stop_of[slot]
             state = int(table.state[slot])
-            forced = found.force(state - table.stops.start(stop), stop)
+            forced = grammar.force(state - table.stops.start(stop), stop)
             if not forced:
                 continue
             ends = table.stops.after(forced, state) < 0

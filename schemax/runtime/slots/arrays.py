@@ -26,9 +26,9 @@ def grouped(places: Ints, row: Ints, num_rows: int) -> tuple[Ints, Ints]:
     counts = np.bincount(row, minlength=num_rows)
     rank = np.empty_like(order)
     rank[order] = ranks(counts)
-    found = np.full((num_rows, max(1, int(counts.max()))), places[0])
-    found[row, rank] = places
-    return rank, found
+    by_row = np.full((num_rows, max(1, int(counts.max()))), places[0])
+    by_row[row, rank] = places
+    return rank, by_row
 
 
 def run_of(places: Ints) -> Any:
@@ -51,9 +51,9 @@ def grown(table: Any, rows: int, columns: int, fill: int) -> Any:
         return table
     height = table.shape[0] if rows <= table.shape[0] else max(rows, 3 * table.shape[0] // 2)
     width = table.shape[1] if columns <= table.shape[1] else max(columns, 3 * table.shape[1] // 2)
-    made = np.full((height, width), fill, table.dtype)
-    made[: table.shape[0], : table.shape[1]] = table
-    return made
+    larger = np.full((height, width), fill, table.dtype)
+    larger[: table.shape[0], : table.shape[1]] = table
+    return larger
 
 
 class FreeList:

@@ -132,8 +132,8 @@ class SlotTable:
             return None
         step = self.step[slots]
         width = self._answers.shape[1]
-        given = self._answers[slots, np.minimum(step, width - 1)]
-        return np.where(step < width, given, -1)
+        ids = self._answers[slots, np.minimum(step, width - 1)]
+        return np.where(step < width, ids, -1)
 
     def newest(self, slots: Ints) -> Ints:
         """The tokens that the model has not read of some slots, slot by slot."""
@@ -141,8 +141,8 @@ class SlotTable:
         owner = np.repeat(slots, counts)
         behind = np.repeat(counts, counts) - ranks(counts)
         # Child slots have written nothing yet; see `Scheduler.new_ids`.
-        found: Ints = self.written[owner, np.maximum(self.step[owner] - behind, 0)]
-        return found
+        ids: Ints = self.written[owner, np.maximum(self.step[owner] - behind, 0)]
+        return ids
 
     def write(
         self,
@@ -259,15 +259,15 @@ class StopTables:
 
     def start(self, stop: StopTable) -> int:
         """The first state of a rule, which is added on first use."""
-        found = self._starts.get(stop)
-        if found is None:
-            found = self._starts[stop] = len(self.next_state)
+        first = self._starts.get(stop)
+        if first is None:
+            first = self._starts[stop] = len(self.next_state)
             table = stop.next_state.astype(np.int16)
-            table[table >= 0] += found
+            table[table >= 0] += first
             table[:, [i for i in stop.eos_ids if 0 <= i < table.shape[1]]] = EOS
-            known = self.next_state if found else table[:0]
+            known = self.next_state if first else table[:0]
             self.next_state = np.concatenate([known, table])
-        return found
+        return first
 
     def after(self, ids: Ids, state: int) -> int:
         for token in ids:
