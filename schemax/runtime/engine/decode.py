@@ -107,7 +107,7 @@ class Windows:
         known: dict[Any, Request] = {}
         for prompt, stop in window:
             place, self._place = self._place, self._place + len(prompt.documents)
-            # What documents of a category share is one object, which need not be compared.
+            # Documents of a category share these objects, so their ids are compared.
             shared = id(prompt.instruction), id(prompt.keys[0]), id(prompt.slots), id(stop)
             key = prompt.documents, prompt.demonstrations, prompt.answers, shared
             if (equal := known.get(key)) is not None:

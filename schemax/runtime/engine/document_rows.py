@@ -14,7 +14,7 @@ from schemax.runtime.slots.filling import AskedSlot, Filling
 from schemax.runtime.slots.requests import Request
 from schemax.tokens import SlotOutput
 
-# The store begins with so many rows, or with so many tokens if documents are long. Its width grows
+# The store begins with 64 rows, or with 16,384 tokens if documents are long. Its width grows
 # by a factor, since resizing copies everything.
 _FEWEST_ROWS, _FEWEST_TOKENS = 64, 16_384
 _GROWTH = 1.25

@@ -1,9 +1,9 @@
 """Decoding for models that go by the order of arrival: one row per slot.
 
-Recurrent states and ALiBi know no position ids, so slots cannot share a sequence. What all slots of
-a document read first is computed once, its state copied into one row per slot, and every row goes
-on by itself: its key's tokens, then its value's, one token per row and pass. All rows of a pass are
-equally long, so that nothing is ever padded and no mask is needed.
+Recurrent states and ALiBi know no position ids, so slots cannot share a sequence. The stem of a
+document is read once and its state is copied into one row per slot. Every row then reads its key
+and writes its value, one token per pass. All rows of a pass are equally long, so that nothing is
+padded and no mask is needed.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def fork_stream(
     trace: Trace | None,
     cancelled: deque[Request],
 ) -> Iterator[list[Filled]]:
-    """The twin of `stream.stream` for models of this kind: in batches of stems of equal length,
-    each of which is run to its end."""
+    """The twin of `stream.stream` for these models: runs batches of equally long stems to their
+    end."""
     source = iter(requests)
     tokens = _AUTO_TOKENS.get(model.device.type, _AUTO_TOKENS["cpu"])
     documents = 1 << 30 if config.batch_size == "auto" else config.batch_size
@@ -248,8 +248,7 @@ def _grow(
                 ]
                 written = Written(table, writing_slots, writing, seen)
             chosen = sampler.choose(writing, writing_slots)
-            # What a token forces is written at once where that ends the slot; else the model has to
-            # read it, token by token.
+            # Forced tokens that end a slot are written at once; the model reads others one by one.
             grows = write_chosen(
                 table, sampler.grammars, writing_slots, chosen, request_of, defers=True
             )

@@ -2,8 +2,8 @@
 
 A pass packs the newest tokens of every slot that still grows and, as far as there is room, whole
 new requests. So passes are equally large to the end of the stream, slots leave when they are done,
-and nothing waits for the slowest. What a request costs here does not depend on how many others are
-in flight: numbers come from free lists, columns have room to spare, totals are kept as they change.
+and nothing waits for the slowest. The cost of a request does not depend on the number in flight:
+numbers come from free lists, columns have room to spare, totals are kept as they change.
 """
 
 from __future__ import annotations
@@ -279,7 +279,8 @@ def write_chosen(
     *,
     defers: bool = False,
 ) -> npt.NDArray[np.bool_]:
-    """Writes one token into each of (S,) slots, and what it forces; (S,) whether they go on.
+    """Writes one token, and its forced tokens, into (S,) slots; returns (S,) True for slots that
+    go on.
 
     defers: see `SlotGrammars.settle`.
     """

@@ -1,7 +1,6 @@
 """A thread that runs a model for all calls, so that simultaneous calls share passes.
 
-What feeds a call and what becomes of its results stay with the caller, whose iterators and models
-no other thread touches.
+The caller's thread alone reads the iterators that feed a call, and handles its results.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ class SharedEngine:
         with self.lock:
             for call in {call for item in done if (call := lane.end(item)) is not None}:
                 call.notify()
-            # Where there are others, a slow reader's requests wait, and not the thread.
+            # If there are other calls, a slow reader's requests wait, and not the thread.
             self._wait_for_sole_call(lambda call: len(call.results) < _UNREAD)
 
     def _wait_for_sole_call(self, is_ready: Callable[[Call], Any]) -> None:

@@ -50,12 +50,12 @@ def stream(
     trace: Trace | None,
     cancelled: deque[Request],
 ) -> Iterator[list[Filled]]:
-    """Yields what every pass finishes: requests with their slots, and `NO_ROOM` for one that memory
-    does not suffice for.
+    """Yields the requests that every pass finishes, with their slots; `NO_ROOM` instead of slots
+    if a request exceeds the memory.
 
-    requests are taken as there is room; an iterator may have nothing for now and go on later, as
-    long as something is in flight. cancelled: requests that nobody waits for any more, which leave
-    before their next pass. Where memory runs out, all in flight begin again, half as many at a time
+    requests: taken as there is room. The iterator may end for now and go on later, as long as a
+    request is in flight. cancelled: requests that nobody waits for any more; they leave before
+    their next pass. If memory runs out, all requests in flight begin again, half as many at a time
     (see `limits.AdmissionControl`).
     """
     source = _Input(requests, cancelled)
@@ -114,10 +114,10 @@ def _passes(flights: Sequence[_Flight], source: _Input) -> Iterator[list[Filled]
 
 
 class _Input:
-    """The input, apart from what decodes it: where it fails, what was taken is finished first.
+    """The input. If it raises an error, requests already taken are finished first.
 
-    waiting: requests that were taken and are not in flight. What the input raises is never taken
-    for a failure of a pass.
+    waiting: requests that were taken and are not in flight. error: of the input, kept apart from
+    the errors of passes.
     """
 
     def __init__(self, requests: Iterator[Request], cancelled: deque[Request]) -> None:

@@ -22,7 +22,7 @@ Watched = tuple[Watcher, Place | None]
 
 
 def watched(request: Request, slot: AskedSlot) -> Watched | None:
-    """Who watches a slot of a request; None if nobody does."""
+    """The watcher of a slot; None if nobody watches it."""
     if request.watcher is None:
         return None
     if not slot.is_named:

@@ -1,8 +1,11 @@
 """Automata of grammars: trees of written tokens that keep the tokens allowed next.
 
-Typed slots of many documents write the same beginnings: "tru", "20", "null". What a grammar
-(llguidance) allows after a beginning depends on nothing else, so the answer is kept, and a slot
-goes from node to node by a look-up. All that is not known yet is asked for in one call.
+Typed slots of many documents write the same beginnings: "tru", "20", "null". The tokens that a
+grammar (llguidance) allows depend on the beginning alone, so a node keeps them, and a slot moves
+from node to node by a look-up. One call explores all new nodes of a pass.
+
+`GrammarState` is the state of one slot. `slot_grammars.py` moves many states at once,
+`servers/slot_writer.py` moves one.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from schemax.tokens import DONE, Grammar, StopTable
 logger = logging.getLogger(__name__)
 
 Bits = npt.NDArray[np.int32]
-# Of the words of 32 tokens, one in so many at most holds an allowed one where tokens are few.
+# Tokens are few if at most 1 in 16 of a mask's words, of 32 tokens each, is nonzero.
 _FEW = 16
 # Nodes of one grammar's tree. Slots in flight keep what they stand on when a tree is felled.
 _MOST_NODES = 16_384
@@ -67,7 +70,7 @@ class Node:
         return node
 
     def forced(self, state: int, stop: StopTable) -> Ids:
-        """The tokens that nothing else can stand in the place of, to where the stop rule is met.
+        """The forced tokens, up to the token that completes the stop rule.
 
         state: of the stop rule.
         """
@@ -141,7 +144,7 @@ class Automaton:
 
 
 class Automata:
-    """The trees of all grammars in use, and the one who asks for masks."""
+    """The trees of all grammars in use, and the executor that computes masks."""
 
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
@@ -156,7 +159,7 @@ class Automata:
         return automaton
 
     def explore(self, nodes: Iterable[Node]) -> None:
-        """Asks what may follow on those of the nodes of which that is not known."""
+        """Explores the nodes not explored yet, in one call."""
         unknown = list(dict.fromkeys(node for node in nodes if not node.known))
         if not unknown:
             return
@@ -181,8 +184,7 @@ class Automata:
     def masks(self, matchers: Sequence[Any]) -> Bits:
         """(n, ceil(V / 32)) the tokens that each of n matchers allows, 32 a word.
 
-        A view of a buffer that the next call overwrites. Of a matcher that fails, the bits say
-        nothing.
+        A view of a buffer that the next call overwrites. The bits of a failed matcher mean nothing.
         """
         from llguidance import LLExecutor
         from llguidance.numpy import fill_next_token_bitmask_par
@@ -306,7 +308,7 @@ class GrammarState:
         return frozenset() if self.node.bits is None else Allowance(self.node.bits)
 
     def force(self, state: int, stop: StopTable) -> Ids:
-        """Goes on behind the tokens that nothing else can stand in the place of.
+        """Moves the state behind the forced tokens, and returns them.
 
         state: of the stop rule. Nodes have to be explored.
         """

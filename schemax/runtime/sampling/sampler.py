@@ -101,7 +101,6 @@ class Sampler:
 
     def __init__(self, table: SlotTable, vocab_size: int) -> None:
         self._table = table
-        self._vocab_size = vocab_size
         self.grammars = SlotGrammars(table, vocab_size)
 
     def choose(self, logits: Tensor, slots: Ints) -> Chosen:

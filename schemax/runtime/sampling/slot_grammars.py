@@ -39,10 +39,7 @@ _STATES = 128
 
 
 class SlotGrammars:
-    """The grammars of a table's slots.
-
-    is_causal: whether later slots see what a slot writes, so that forced tokens have to be read.
-    """
+    """The grammars of a table's slots."""
 
     def __init__(self, table: SlotTable, vocab_size: int) -> None:
         self._table = table
@@ -171,14 +168,17 @@ class SlotGrammars:
     # --- what is allowed -------------------------------------------------------------------------
 
     def nodes(self, slots: Ints, rows: Ints) -> list[Node]:
-        """The nodes that some rows of slots stand on, explored."""
+        """The explored nodes of rows of slots."""
         return explore_nodes(self._automata, [self._states[slot] for slot in slots[rows].tolist()])
 
     def allowed_in_texts(
         self, slots: Ints, rows: Ints, modes: Ints
     ) -> tuple[Ints, Ints, list[Allowance]]:
-        """Tokens that free texts allow next, by table or by matcher: (n,) rows, in order, without
-        those whose matcher has failed; (n,) which allowance each has; and these."""
+        """The tokens that free texts allow next, by table or by matcher.
+
+        Returns (n,) rows, in order, whose matchers have not failed; (n,) the number of each row's
+        allowance; and the allowances.
+        """
         table = self._table
         by_table = rows[modes[rows] == TEXT]
         table_slots = slots[by_table]
@@ -221,9 +221,9 @@ class SlotGrammars:
         return self._in_texts[number, state]
 
     def refused(self, slots: Ints, rows: Ints, ids: Ints) -> list[int]:
-        """The rows, of some, whose tokens are not allowed; the others go on behind their tokens.
+        """Moves rows of slots behind their tokens; returns the rows that refuse their tokens.
 
-        ids: (S,) the tokens that are chosen for the slots.
+        ids: (S,) the tokens chosen for the slots.
         """
         if not self._copies:
             return self._refused_by_grammars(slots, rows, ids)
@@ -288,10 +288,10 @@ class SlotGrammars:
         return rows
 
     def settle(self, slots: Ints, ids: Ints, *, defers: bool = False) -> None:
-        """Takes tokens for written, of slots that go on, and writes what they force.
+        """Moves the grammars of (S,) growing slots behind written tokens; writes forced tokens.
 
-        slots, ids: (S,) and the newest token of each. defers: whether the model has to read forced
-        tokens one by one: then they are the next ones to be chosen, unless they end the slot.
+        ids: (S,) the newest token of each slot. defers: True if the model must read forced tokens
+        one by one. They are then chosen in later passes, unless they end the slot.
         """
         table = self._table
         (rows,) = np.nonzero(table.mode[slots] == NODE)
@@ -313,7 +313,7 @@ class SlotGrammars:
                 continue
             ends = table.stops.after(forced, state) < 0
             fits = table.step[slot] + len(forced) <= table.budget[slot]
-            # What is forced is seen by later causal slots, so it has to be read.
+            # Later causal slots see forced tokens, so the model must read them.
             if table.is_causal[slot] or (defers and not (ends and fits)):
                 self._deferred[slot] = [*forced]
             else:

@@ -1,4 +1,4 @@
-"""Arrays of what comes and goes: runs and their padded forms, room to spare, free numbers."""
+"""Arrays that grow: runs and their padded forms, tables with room to spare, free numbers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def padded_runs(counts: Ints, start: int) -> Ints:
 
 
 def grown(table: Any, rows: int, columns: int, fill: int) -> Any:
-    """The table with at least so many rows and columns, and some to spare."""
+    """A table of at least `rows` by `columns`, with room to spare; new cells hold `fill`."""
     if rows <= table.shape[0] and columns <= table.shape[1]:
         return table
     height = table.shape[0] if rows <= table.shape[0] else max(rows, 3 * table.shape[0] // 2)

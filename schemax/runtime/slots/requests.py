@@ -1,7 +1,7 @@
 """A request: one prompt whose slots are filled together, laid out and ready for the scheduler.
 
-Of isolated documents a request has one; stacked documents share a request. What is the same for all
-documents of a category (keys, budgets, grammars) is laid out once, in a `SlotLayout`.
+An isolated document has a request of its own; stacked documents share a request. A `SlotLayout`
+holds the keys, budgets and grammars that all documents of a category share.
 """
 
 from __future__ import annotations

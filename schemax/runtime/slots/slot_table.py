@@ -136,7 +136,7 @@ class SlotTable:
         return np.where(step < width, ids, -1)
 
     def newest(self, slots: Ints) -> Ints:
-        """The tokens that the model has not read of some slots, slot by slot."""
+        """The tokens of (n,) slots that the model has not read, slot by slot."""
         counts = self.num_new[slots]
         owner = np.repeat(slots, counts)
         behind = np.repeat(counts, counts) - ranks(counts)
@@ -169,9 +169,9 @@ class SlotTable:
         self.reason[slots] = np.where(state == EOS, 1, np.where(state == DONE, 0, 2))
 
     def write_forced(self, slot: int, ids: Ids) -> None:
-        """Writes tokens behind the chosen one that nothing else can stand in the place of.
+        """Writes forced tokens behind the chosen token, as far as the budget goes.
 
-        As far as the budget goes. The last of them may meet the stop rule.
+        The last forced token may complete the stop rule.
         """
         step = int(self.step[slot])
         ids = ids[: int(self.budget[slot]) - step]
@@ -242,7 +242,7 @@ _PLACES = {
 
 
 def _blocks(count: int) -> dict[str, Any]:
-    """By kind, columns of so many slots, which begin with 0."""
+    """Columns of `count` slots by kind, filled with 0."""
     return {kind: np.zeros((len(_COLUMNS[kind]), count), _DTYPES[kind]) for kind in _DTYPES}
 
 
