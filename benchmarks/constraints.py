@@ -20,7 +20,7 @@ from schemax.compiler.choices import Branches
 from schemax.config import DecodingConfig
 from schemax.evaluation.benchmark.measure import synchronize
 from schemax.extraction.schema import AttrSchema
-from schemax.runtime.engine.engine import decode
+from schemax.runtime.engine.decode import decode
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling.sampler import Choice, Sampler

@@ -19,7 +19,7 @@ from benchmarks.host.settings import (
 )
 from benchmarks.transfers import PassCount, TransferCounter
 from schemax.compiler import TextCodec
-from schemax.runtime.engine.engine import decode
+from schemax.runtime.engine.decode import decode
 
 LIVE_SLOTS = (64, 1024)
 _SLOTS = 16

@@ -19,7 +19,7 @@ from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.extraction import pipeline
 from schemax.runtime.engine import stream as stream_module
-from schemax.runtime.engine.engine import Model, Placed, Windows, decode, outputs, passes
+from schemax.runtime.engine.decode import Model, Placed, Windows, decode, outputs, passes
 from schemax.runtime.engine.limits import Limits
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.filling import child_number

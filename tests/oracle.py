@@ -12,10 +12,9 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.evaluation.diagnosis.agreement import oracle_logits
-from schemax.runtime.engine.engine import Model
+from schemax.runtime.engine.decode import Model
+from schemax.runtime.sampling.draw import draw, largest
 from schemax.runtime.sampling.loops import is_loop
-from schemax.runtime.sampling.sampling import draw, largest
-from schemax.runtime.slots.plan import plan_prompt
 from schemax.runtime.slots.requests import seeded
 from schemax.tokens import DONE, FinishReason, Grammar, PromptIds, SlotOutput, SlotSpec, StopTable
 
@@ -36,20 +35,21 @@ def oracle_outputs(
     budgets: (S,) tokens, retries included; None for the prompt's own.
     copied: (S,) the documents of slots, for those that copy; () if none does.
     """
-    plan = plan_prompt(prompt, config)
+    width = len(prompt.k_max)
+    numbers, specs = prompt.numbers or range(width), prompt.slots or (SlotSpec(),) * width
     found = []
     for place, logits in enumerate(oracle_logits(model, prompt, config, outputs)):
-        key = torch.from_numpy(plan.sampling_keys[place : place + 1])
-        budget = int(plan.k_max[place] if budgets is None else budgets[place])
+        j, n = divmod(place, width)
+        key = torch.tensor([[prompt.sampling_keys[j], numbers[n]]])
+        spec, budget = specs[n], prompt.k_max[n] if budgets is None else budgets[place]
         written: list[int] = []
         reason: FinishReason | None = None
         for row, actual in zip(logits, outputs[place].ids, strict=True):
-            spec = plan.specs[place]
             document = copied[place] if copied else None
             written.append(next_token(row, spec, written, stop, config, key, document))
             reason = finish_reason(written, budget, stop)
             if reason is None and ends_loops(config, spec):
-                seen = _documents(prompt, config, int(plan.slot_document[place]))
+                seen = _documents(prompt, config, j)
                 reason = "length" if is_loop(written, seen) else None
             if reason is not None or written[-1] != actual:
                 break

@@ -22,11 +22,11 @@ _PLACES = {
     "results that a call leaves unread": ["schemax.runtime.engine.shared._UNREAD"],
     "layouts of a lane": ["schemax.runtime.engine.shared._MOST_LAYOUTS"],
     "prompts of a window": [
-        "schemax.runtime.engine.engine._FIRST_WINDOW",
-        "schemax.runtime.engine.engine._WINDOW",
+        "schemax.runtime.engine.decode._FIRST_WINDOW",
+        "schemax.runtime.engine.decode._WINDOW",
     ],
     "passes until more is tried": ["schemax.runtime.engine.limits._BACKOFF"],
-    "texts that a device checks again": ["schemax.runtime.sampling.sampling._AGAIN"],
+    "texts that a device checks again": ["schemax.runtime.sampling.draw._AGAIN"],
     "bytes of served prefixes": ["schemax.runtime.models.model._SERVED_BYTES"],
     "scores of plain attention": ["schemax.runtime.attention.kernels._MOST_SCORES"],
     "fetching of kernels": ["schemax.runtime.models.loading.hub_kernels._fetch"],
@@ -108,7 +108,7 @@ def keep_no_prefixes(patch: pytest.MonkeyPatch, model: Any) -> None:
 
 def watch_second_choices(patch: pytest.MonkeyPatch, seen: Callable[[], None]) -> None:
     """Tells whenever tokens are chosen again, since the first ones were refused."""
-    from schemax.runtime.sampling.sampling import Draw
+    from schemax.runtime.sampling.draw import Draw
 
     usual = Draw._choose_again
 
@@ -121,22 +121,25 @@ def watch_second_choices(patch: pytest.MonkeyPatch, seen: Callable[[], None]) ->
 
 def kernel_for(*arguments: Any, **options: Any) -> Any:
     """The kernel of attention that is taken for tensors."""
-    from schemax.runtime.attention import attention_backends
 
-    return attention_backends._kernel_for(*arguments, **options)
+    from schemax.runtime.attention import backends
+
+    return backends._kernel_for(*arguments, **options)
 
 
 def kernel_works(*arguments: Any) -> bool:
-    from schemax.runtime.attention import attention_backends
 
-    return attention_backends._works(*arguments)
+    from schemax.runtime.attention import backends
+
+    return backends._works(*arguments)
 
 
 def forget_kernels() -> None:
     """So that each is tried out again."""
-    from schemax.runtime.attention import attention_backends
 
-    attention_backends._works.cache_clear()
+    from schemax.runtime.attention import backends
+
+    backends._works.cache_clear()
 
 
 def calibration_of(source: Any) -> Calibration | None:

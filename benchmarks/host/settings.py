@@ -25,7 +25,7 @@ from schemax.config import DecodingConfig
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.schema import AttrSchema
 from schemax.runtime.engine import limits
-from schemax.runtime.sampling import sampling
+from schemax.runtime.sampling import draw
 from schemax.runtime.slots import staging
 
 SlotType = Literal["free", "typed"]
@@ -141,12 +141,12 @@ def sizes_of_cuda(pass_tokens: int = 0) -> Iterator[None]:
 
     pass_tokens: the least tokens per pass.
     """
-    usual, at_once = limits._PASS_TOKENS["cpu"], sampling._AT_ONCE["cpu"]
+    usual, at_once = limits._PASS_TOKENS["cpu"], draw._AT_ONCE["cpu"]
     limits._PASS_TOKENS["cpu"] = max(limits._PASS_TOKENS["cuda"], pass_tokens)
-    sampling._AT_ONCE["cpu"] = sampling._AT_ONCE["cuda"]
+    draw._AT_ONCE["cpu"] = draw._AT_ONCE["cuda"]
     staging.SHARED.remove("cpu")
     try:
         yield
     finally:
-        limits._PASS_TOKENS["cpu"], sampling._AT_ONCE["cpu"] = usual, at_once
+        limits._PASS_TOKENS["cpu"], draw._AT_ONCE["cpu"] = usual, at_once
         staging.SHARED.add("cpu")

@@ -38,7 +38,7 @@ from schemax.servers.remote import RemoteModel
 if TYPE_CHECKING:
     from schemax.extraction.pipeline import Extractions
     from schemax.runtime.models.loading import Loaded
-    from schemax.runtime.slots.watcher import Watcher
+    from schemax.runtime.slots.outputs import Watcher
 
 T = TypeVar("T", default=Any)
 

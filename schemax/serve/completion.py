@@ -19,8 +19,7 @@ from schemax.compiler.prompt import Conversation
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.readout import read_part
 from schemax.results import Extraction
-from schemax.runtime.slots.outputs import TOO_LONG
-from schemax.runtime.slots.watcher import Progress
+from schemax.runtime.slots.outputs import TOO_LONG, Progress
 from schemax.serve.answers import ApiError
 from schemax.serve.output import Piece, behind, inner, pieces, refusal, text_of, written
 from schemax.serve.request_schemas import ClientSchema

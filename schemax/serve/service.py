@@ -17,7 +17,7 @@ from schemax.extraction.extractor import Extractor
 from schemax.extraction.pipeline import Extractions
 from schemax.results import Extraction
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.slots.watcher import Progress, Watcher
+from schemax.runtime.slots.outputs import Progress, Watcher
 from schemax.serve.answers import ApiError, channel
 from schemax.serve.limits import Limits, Queue
 from schemax.serve.monitoring import Metrics

@@ -21,11 +21,10 @@ from schemax.compiler.choices import Branches, Choices
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import ServerError
-from schemax.runtime.sampling.grammar import Automata
-from schemax.runtime.sampling.grammar_state import GrammarState, explore_nodes
+from schemax.runtime.sampling.grammar import Automata, GrammarState, explore_nodes
 from schemax.runtime.sampling.loops import is_loop
+from schemax.runtime.slots.arrays import Ids
 from schemax.runtime.slots.filling import AskedSlot, Filling
-from schemax.runtime.slots.plan import Ids
 from schemax.runtime.slots.requests import Request
 from schemax.servers.client import Client
 from schemax.servers.dialects import NOT_TAKEN, Served

@@ -22,7 +22,8 @@ from schemax.compiler import CompiledSchema
 from schemax.compiler.waves import KnownSlot
 from schemax.formats import DocumentKey
 from schemax.runtime.attention.visibility import TokenInfo
-from schemax.runtime.slots.plan import Ids, Ints, plan_prompt, with_values
+from schemax.runtime.slots.arrays import Ids, Ints
+from schemax.runtime.slots.plan import plan_prompt, with_values
 from schemax.tokens import PromptIds
 
 IGNORE = -100

@@ -82,6 +82,12 @@ class TrainingSettings:
         for name, is_changed in changed.items():
             if is_changed and self.lora is None:
                 raise ValueError(f"{name} requires LoRA: name a rank, such as lora=16")
+        config = self.decoding
+        if config.layout == "autoregressive" and config.documents == "stacked":
+            raise ValueError(
+                'training with layout="autoregressive" requires documents="isolated": stacked '
+                "documents share one output, which no annotated document has"
+            )
         if self.best_by == "f1" and not self.held_out:
             raise ValueError("best_by='f1' requires a held-out part: set held_out above 0")
 

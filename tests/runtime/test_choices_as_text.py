@@ -15,7 +15,7 @@ from schemax import AttrSchema, DecodingConfig, Extractor
 from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.compiler.choices import Branches
-from schemax.runtime.engine.engine import decode
+from schemax.runtime.engine.decode import decode
 from schemax.runtime.models.model import DecoderModel
 from schemax.tokens import PromptIds
 

@@ -34,7 +34,7 @@ from schemax import AttrSchema, Extraction, Extractor, attr
 from schemax.compiler import CompiledSchema, TextCodec, as_codec, automata, compile_schema
 from schemax.config import DecodingConfig
 from schemax.evaluation.diagnosis.agreement import oracle_logits
-from schemax.runtime.engine.engine import decode
+from schemax.runtime.engine.decode import decode
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
 

@@ -23,7 +23,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.evaluation.diagnosis.agreement import agreements
 from schemax.runtime.attention.visibility import TokenInfo
-from schemax.runtime.engine.engine import checked
+from schemax.runtime.engine.decode import checked
 from schemax.runtime.engine.fork import ForkModel
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel

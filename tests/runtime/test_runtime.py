@@ -12,7 +12,7 @@ import pytest
 import torch
 from conftest import TITLES, slow_but, tiny_model
 from constrained import forked
-from decoding import WAYS, assert_right, compiled_in, in_each_way, outputs_of, streamed
+from decoding import assert_right, compiled_in, in_each_way, outputs_of, streamed
 from oracle import chosen
 from seams import replaced
 
@@ -22,11 +22,11 @@ from schemax.runtime.attention.batch import KVWrite
 from schemax.runtime.attention.kv_pool import KVPool
 from schemax.runtime.attention.visibility import TokenInfo, visible
 from schemax.runtime.engine import fork as fork_module
-from schemax.runtime.engine.engine import decode
+from schemax.runtime.engine.decode import decode
 from schemax.runtime.engine.fork import ForkModel
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.sampling.sampling import largest, uniform
+from schemax.runtime.sampling.draw import largest, uniform
 from schemax.runtime.slots.plan import plan_prompt
 from schemax.runtime.slots.requests import new_request, seeded, with_retries
 from schemax.tokens import PromptIds, StopTable
@@ -126,16 +126,29 @@ def test_the_paper_s_example() -> None:
     assert plan.position_ids.tolist() == [*range(13), 20, 21, 22, 30, 31, 32]
 
 
-def test_plan_isolated_branched() -> None:
-    plan = plan_prompt(prompt(), DecodingConfig(documents_per_prompt=2))
-    assert plan.input_ids.tolist() == [1, 2, 3, 6, 10, 11, 12, 4, 5, 6, 10, 11, 12]
+@pytest.mark.parametrize("shared", [2, 40], ids=["own", "shared"])
+def test_plan_isolated_branched(shared: int) -> None:
+    instruction = tuple(range(shared))
+    plan = plan_prompt(prompt(instruction=instruction), DecodingConfig(documents_per_prompt=2))
+    behind = [3, 6, 10, 11, 12], [4, 5, 6, 10, 11, 12]
+    assert plan.input_ids.tolist() == [*instruction, *behind[0], *behind[1]]
     # Positions restart after the instruction; branches after the opening.
-    assert plan.position_ids.tolist() == [0, 1, 2, 3, 4, 5, 4, 2, 3, 4, 5, 6, 5]
-    assert plan.document.tolist() == [-1, -1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
-    assert plan.slot.tolist() == [-1, -1, -1, -1, 0, 0, 1, -1, -1, -1, 2, 2, 3]
+    positions = (plan.position_ids[shared:] - shared).tolist()
+    assert plan.position_ids[:shared].tolist() == list(instruction)
+    assert positions == [0, 1, 2, 3, 2, 0, 1, 2, 3, 4, 3]
+    assert plan.document.tolist() == [-1] * shared + [0] * 5 + [1] * 6
+    assert plan.slot[shared:].tolist() == [-1, -1, 0, 0, 1, -1, -1, -1, 2, 2, 3]
     assert plan.slot_ids.tolist() == [0, 1, 2, 3]
-    assert plan.last_index.tolist() == [5, 6, 11, 12]
-    assert plan.sampling_keys.tolist() == [[7, 0], [7, 1], [8, 0], [8, 1]]
+    assert (plan.last_index - shared).tolist() == [3, 4, 9, 10]
+
+
+def test_a_long_instruction_is_shared_by_requests() -> None:
+    for shared in (2, 40):
+        example = prompt(instruction=tuple(range(shared)), documents=((3,),), sampling_keys=(7,))
+        request = new_request(example, NO_STOP, DecodingConfig())
+        assert request.prefix == (example.instruction if shared == 40 else ())
+        assert request.stem_positions[-1] == shared + 1
+        assert request.digests == (7,)
 
 
 def test_plan_stacked_gapped_runs_on() -> None:
@@ -148,39 +161,12 @@ def test_plan_stacked_gapped_runs_on() -> None:
     assert plan.slot.tolist() == [-1] * 12
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "autoregressive"])
-@pytest.mark.parametrize("shared", [2, 40], ids=["own", "shared"])
-def test_requests_lay_tokens_out_as_plans_do(way: str, shared: int) -> None:
-    """What the decoder reads, and what training and the oracle do: the same ids and positions."""
-    config = replace(WAYS[way], documents_per_prompt=1)
-    documents = 2 if config.documents == "stacked" else 1
-    example = prompt(instruction=tuple(range(shared)))
-    example = replace(
-        example, documents=example.documents[:documents], keys=example.keys[:documents]
-    )
-    plan = plan_prompt(example, config)
-    request = new_request(example, NO_STOP, config)
-    layout = request.layout
-    assert bool(request.prefix) == (shared > 16)
-    ids = [*request.prefix, *request.stem, *layout.suffix]
-    first = request.first_position
-    positions = [
-        *range(len(request.prefix)),
-        *request.stem_positions,
-        *(layout.suffix_positions + first),
-    ]
-    assert ids == plan.input_ids.tolist()
-    assert positions == plan.position_ids.tolist()
-    assert (layout.last_position + first).tolist() == plan.last_position.tolist()
-    assert request.budgets.tolist() == plan.k_max.tolist()
-    assert request.max_position == plan.max_position
-    keys = [
-        (request.digests[owner], n) for owner, n in zip(layout.owners, layout.numbers, strict=True)
-    ]
-    assert keys == [tuple(pair) for pair in plan.sampling_keys.tolist()]
-    if config.layout == "gapped":  # of the skeleton, a slot sees what comes before its value
-        head = len(ids) - len(layout.skeleton)
-        assert (head + layout.visible - 1).tolist() == plan.last_index.tolist()
+def test_plan_autoregressive_has_one_slot_for_stacked_documents() -> None:
+    config = DecodingConfig(layout="autoregressive", documents="stacked", documents_per_prompt=2)
+    plan = plan_prompt(prompt(keys=(((),), ((),)), k_max=(9,)), config)
+    assert plan.input_ids.tolist() == [1, 2, 3, 4, 5, 6]
+    assert plan.slot_ids.tolist() == [0]
+    assert plan.last_index.tolist() == plan.last_position.tolist() == [5]
 
 
 def test_budgets_of_retries_stay_below_the_bound() -> None:

@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerFast
 from schemax import AttrSchema, DecodingConfig, Extraction, Extractor, ModelError, attr
 from schemax.compiler import TextCodec
 from schemax.runtime.engine import shared
-from schemax.runtime.engine.engine import Windows, passes, run
+from schemax.runtime.engine.decode import Windows, passes, run
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.requests import Request

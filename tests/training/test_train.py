@@ -704,6 +704,9 @@ def test_files_that_cannot_be_used(base: Path, data: Path) -> None:
 
 
 def test_settings_that_make_no_sense() -> None:
+    stacked = DecodingConfig(layout="autoregressive", documents="stacked", max_retries=0)
+    with pytest.raises(ValueError, match="isolated"):
+        TrainingSettings(decoding=stacked)
     for changes in ({"batch_tokens": 0}, {"absent": 2.0}, {"held_out": 1.0}, {"lora": 0}):
         with pytest.raises(ValueError, match=next(iter(changes))):
             TrainingSettings(**changes)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from schemax.attributes import attr
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import PRESETS, DecodingConfig
 from schemax.extraction.schema import AttrSchema
-from schemax.runtime.engine.engine import decode
+from schemax.runtime.engine.decode import decode
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.plan import plan_prompt
 from schemax.training.features import Features, fill_row, make_features

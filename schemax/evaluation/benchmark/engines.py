@@ -16,7 +16,7 @@ from transformers import GenerationConfig
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import ModelError, SchemaxError
 from schemax.evaluation.benchmark.workload import Ids, Workload, Writes
-from schemax.runtime.engine.engine import Windows, outputs, run
+from schemax.runtime.engine.decode import Windows, outputs, run
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
 

@@ -23,7 +23,7 @@ from schemax.config import DecodingConfig
 from schemax.evaluation.diagnosis.examination import Agreement
 from schemax.extraction.schema import AttrSchema
 from schemax.runtime.attention.visibility import TokenInfo
-from schemax.runtime.engine.engine import Model, decode
+from schemax.runtime.engine.decode import Model, decode
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.plan import Plan, plan_prompt, with_values
 from schemax.tokens import PromptIds, SlotOutput

@@ -353,6 +353,7 @@ def picture(config: DecodingConfig) -> dict[str, Any]:
     filled = with_values(plan, [(0,) * _VALUE_TOKENS] * len(plan.slot_ids))
     shown = [f"D{j + 1}" for j in range(len(documents))] if documents[1:] else ["D"]
     slots = [document + number for document in documents for number in numbers]
+    slots = slots[: len(plan.slot_ids)]
     labels = ["I", *shown, "S", *([] if writes_keys else [f"k{slot}" for slot in slots])]
     for slot in slots:
         value = "w" if writes_keys else f"v{slot}."

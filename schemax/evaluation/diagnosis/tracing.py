@@ -14,8 +14,8 @@ from schemax.errors import InputError, ModelError
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.extractor import Extractor
 from schemax.results import Extraction
-from schemax.runtime.slots.plan import Ids
-from schemax.runtime.slots.watcher import Progress, Step, Watcher
+from schemax.runtime.slots.arrays import Ids
+from schemax.runtime.slots.outputs import Progress, Step, Watcher
 from schemax.servers.remote import RemoteModel
 from schemax.tokens import AGAIN, SlotOutput
 

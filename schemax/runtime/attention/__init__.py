@@ -1,1 +1,1 @@
-"""Who sees whom, as data of a pass: masks, segments, kernels, the pool of keys and values."""
+"""Attention of a pass: visibility, masks, segments, kernels, the pool of keys and values."""

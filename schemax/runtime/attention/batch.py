@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from schemax.runtime.slots.arrays import ranks
-from schemax.runtime.slots.plan import Ids, Ints
+from schemax.runtime.slots.arrays import Ids, Ints, ranks
 from schemax.runtime.slots.staging import stage
 
 

@@ -1,6 +1,6 @@
 """Kernels of attention: (queries, keys, values) -> outputs and log-sum-exps.
 
-Every kernel sums in float32 and has the signature of `attention_backends.attend`. `plain` is the
+Every kernel sums in float32 and has the signature of `backends.attend`. `plain` is the
 definition, for any device and head; the others are torch's own.
 """
 
@@ -47,10 +47,10 @@ def flash_on_cpu(
 def _on_cpu(
     query: Tensor, key: Tensor, value: Tensor, causal: bool, added: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor]:
-    found: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+    attended: tuple[Tensor, Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         query, key, value, 0.0, causal, attn_mask=added, scale=scale
     )
-    return found
+    return attended
 
 
 def efficient(
@@ -102,7 +102,7 @@ def varlen(
         used = _full(batch, length, query.device)
     # Without splits, results do not depend on the longest row of the batch.
     options = {"enable_gqa": heads > key.shape[1], "num_splits": 1, "seqused_k": used}
-    taken = {name: value for name, value in options.items() if name in _varlen_takes()}
+    known = {name: value for name, value in options.items() if name in _varlen_takes()}
     out, total = module.varlen_attn(
         query.flatten(0, 1),
         keys,
@@ -114,7 +114,7 @@ def varlen(
         return_aux=module.AuxRequest(lse=True),
         scale=scale,
         window_size=(-1, 0) if causal else (-1, -1),
-        **taken,  # type: ignore[arg-type]
+        **known,  # type: ignore[arg-type]
     )
     return out.view(batch, count, heads, -1), total.view(heads, batch, count).permute(1, 2, 0)
 
@@ -131,8 +131,8 @@ def _by_token(part: Tensor) -> tuple[Tensor, int]:
     """(B, Hk, M, D) -> a view (tokens, Hk, D) of its memory, and the tokens from row to row."""
     batch, heads, length, size = part.shape
     row, head, token, number = part.stride()
-    step, rest = (length, 0) if batch == 1 else divmod(row, token)
-    if number != 1 or rest or step < length:
+    step, remainder = (length, 0) if batch == 1 else divmod(row, token)
+    if number != 1 or remainder or step < length:
         part, step = part.contiguous(), heads * length
         _, head, token, _ = part.stride()
     return part.as_strided(((batch - 1) * step + length, heads, size), (token, head, 1)), step
@@ -163,12 +163,12 @@ def plain(
     kv_heads, length = key.shape[1:3]
     groups = heads // kv_heads
     keys = key.transpose(-1, -2)
-    # Scores of a long document by itself would not fit: some queries at a time.
+    # Scores of a long document by itself would not fit: queries_folded queries at a time.
     rows = max(1, _MOST_SCORES // (batch * heads * length))
     outs, totals = [], []
     for at in range(0, count, rows):
-        some = _fold(query[:, at : at + rows], groups)
-        scores = _product(some, keys).mul_(scale)
+        queries_folded = _fold(query[:, at : at + rows], groups)
+        scores = _product(queries_folded, keys).mul_(scale)
         if softcap is not None:
             scores = scores.div_(softcap).tanh_().mul_(softcap)
         of_queries = scores.view(batch, kv_heads, -1, groups, length)
@@ -195,8 +195,8 @@ def _product(query: Tensor, keys: Tensor) -> Tensor:
     if query.dtype == torch.float32:
         return query @ keys
     if query.device.type == "cuda":
-        found = torch.bmm(query.flatten(0, 1), keys.flatten(0, 1), out_dtype=torch.float32)
-        return found.view(*query.shape[:3], -1)
+        scores = torch.bmm(query.flatten(0, 1), keys.flatten(0, 1), out_dtype=torch.float32)
+        return scores.view(*query.shape[:3], -1)
     return query.float() @ keys.float()
 
 
@@ -206,10 +206,10 @@ def _fold(query: Tensor, groups: int) -> Tensor:
     return query.view(batch, count, heads // groups, groups, size).transpose(1, 2).flatten(2, 3)
 
 
-def _unfold(found: Tensor, groups: int) -> Tensor:
+def _unfold(folded: Tensor, groups: int) -> Tensor:
     """(B, Hk, n * groups, D) -> (B, n, H, D)."""
-    batch, kv_heads, count, size = found.shape
-    by_query = found.view(batch, kv_heads, count // groups, groups, size)
+    batch, kv_heads, count, size = folded.shape
+    by_query = folded.view(batch, kv_heads, count // groups, groups, size)
     return by_query.transpose(1, 2).flatten(2, 3)
 
 

@@ -20,7 +20,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from schemax.runtime.attention.batch import Batch, KVSegment, KVWrite, SegmentKind
 from schemax.runtime.attention.masks import Mask, mask_of
 from schemax.runtime.attention.visibility import Span
-from schemax.runtime.slots.plan import Ints
+from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.staging import stage
 
 
@@ -79,21 +79,21 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
         They are attention's arguments, since some models (MLA) pass compressed states to a cache.
         """
-        both = key[0].transpose(0, 1), value[0].transpose(0, 1)
+        pair = key[0].transpose(0, 1), value[0].transpose(0, 1)
         self.bytes_per_token = sum(
-            part.shape[1] * part.shape[2] * part.element_size() for part in both
+            part.shape[1] * part.shape[2] * part.element_size() for part in pair
         )
         if write.prefix >= 0:
             # With a joint projection, keys and values are views that hold queries in memory, too.
             self.prefixes[write.prefix] = (key.contiguous(), value.contiguous())
         if write.fresh is not None:
             # (W, C, Hk, D) -> (W, Hk, C, D)
-            keys, values = (rows_of(part, write.fresh).transpose(1, 2) for part in both)
+            keys, values = (rows_of(part, write.fresh).transpose(1, 2) for part in pair)
             self.fresh = keys, values
         if write.rows is not None:
             self._write_documents(write)
         if write.slot_mapping is not None:
-            self._write_pool(write, both)
+            self._write_pool(write, pair)
 
     def _write_documents(self, write: KVWrite) -> None:
         fresh = _both(self.fresh)
@@ -107,14 +107,14 @@ class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         for stored, part in zip(self.documents, fresh, strict=True):
             stored[write.rows, :, :width] = part[:, :, :width]
 
-    def _write_pool(self, write: KVWrite, both: tuple[Tensor, Tensor]) -> None:
+    def _write_pool(self, write: KVWrite, pair: tuple[Tensor, Tensor]) -> None:
         if self.pool is None:
-            self.pool = both[0][:0], both[1][:0]
+            self.pool = pair[0][:0], pair[1][:0]
         if len(self.pool[0]) < write.pool_size:
             key, value = (_longer(part, write.pool_size) for part in self.pool)
             self.pool = key, value
         count = len(write.slot_mapping)
-        for stored, part in zip(self.pool, both, strict=True):
+        for stored, part in zip(self.pool, pair, strict=True):
             stored[write.slot_mapping] = part[len(part) - count :]
 
     def resize(self, rows: Tensor, num_rows: int, width: int, used: int) -> None:
@@ -177,16 +177,16 @@ class KVPool(Cache):
 
     def on(self, device: torch.device) -> StagedBatch:
         """The pass under way, staged on a device; a model's layers may be on several."""
-        found = self._staged.get(device)
-        if found is None:
+        staged = self._staged.get(device)
+        if staged is None:
             batch = self._batch.to(device)
             masks = [
                 tuple(mask_of(segment, span, batch.furthest) for span in self._spans)
                 for segment in batch.segments
             ]
-            found = StagedBatch(batch, list(zip(batch.segments, masks, strict=True)))
-            self._staged[device] = found
-        return found
+            staged = StagedBatch(batch, list(zip(batch.segments, masks, strict=True)))
+            self._staged[device] = staged
+        return staged
 
     def resize(self, rows: Ints, num_rows: int, width: int, used: int) -> None:
         """See `KVLayer.resize`; rows: (r,) numbers on the host, copied once to each device."""

@@ -42,17 +42,17 @@ class Mask:
 
         dtype: for a CUDA kernel, whose rows begin at multiples of `_ALIGNED`; None: unchanged.
         """
-        found = self._folded.get((groups, dtype))
-        if found is None:
-            found = self.added
-            if found.shape[1] > 1:
-                found = found.repeat_interleave(groups, dim=1)
+        folded = self._folded.get((groups, dtype))
+        if folded is None:
+            folded = self.added
+            if folded.shape[1] > 1:
+                folded = folded.repeat_interleave(groups, dim=1)
             if dtype is not None:
-                length = found.shape[-1]
-                found = found.clamp(min=torch.finfo(dtype).min).to(dtype)
-                found = torch.nn.functional.pad(found, (0, -length % _ALIGNED))[..., :length]
-            found = self._folded[groups, dtype] = found[:, None]
-        return found
+                length = folded.shape[-1]
+                folded = folded.clamp(min=torch.finfo(dtype).min).to(dtype)
+                folded = torch.nn.functional.pad(folded, (0, -length % _ALIGNED))[..., :length]
+            folded = self._folded[groups, dtype] = folded[:, None]
+        return folded
 
 
 def mask_of(segment: KVSegment, span: Span, furthest: int) -> Mask | None:

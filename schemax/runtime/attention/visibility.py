@@ -55,7 +55,7 @@ class Span:
     chunk: int | None = None
 
     def bites(self, furthest: int) -> bool:
-        """True if the span may hide a token from one at this position id."""
+        """True if the span may hide a token from a query at this position id."""
         bounds = [bound for bound in (self.window, self.chunk) if bound is not None]
         return any(furthest >= bound for bound in bounds)
 

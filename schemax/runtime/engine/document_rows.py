@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.block_table import RequestValues
 from schemax.runtime.slots.filling import AskedSlot, Filling
-from schemax.runtime.slots.plan import Ints
 from schemax.runtime.slots.requests import Request
 from schemax.tokens import SlotOutput
 
-# The store begins with so many rows, or with so many tokens if documents are long. Its width grows
+# The store begins with 64 rows, or with 16,384 tokens if documents are long. Its width grows
 # by a factor, since resizing copies everything.
 _FEWEST_ROWS, _FEWEST_TOKENS = 64, 16_384
 _GROWTH = 1.25
@@ -26,7 +26,8 @@ class RunningRequest:
 
     row: its row of the document store. slots: (N,) numbers of its own slots. footprint: an estimate
     of the tokens kept. num_growing: the number of slots that grow or wait.
-    filling: for a request whose slots may be followed by others; asked: its slots, by number.
+    filling: for a request whose slots may be followed by others; open_slots: by number, its slots
+        that are not done.
     outputs: for any other request, outputs of its own slots, by place.
     values: of `causal` slots. kept_kv: places in the KV pool of slots that are done, which others
     still see.
@@ -38,7 +39,7 @@ class RunningRequest:
     footprint: int
     num_growing: int
     filling: Filling | None
-    asked: dict[int, AskedSlot]
+    open_slots: dict[int, AskedSlot]
     outputs: list[SlotOutput | None]
     values: RequestValues | None
     kept_kv: list[Ints] = field(default_factory=list)
@@ -46,15 +47,15 @@ class RunningRequest:
     @classmethod
     def of(cls, request: Request, row: int, slots: Ints) -> RunningRequest:
         filling = None
-        asked: dict[int, AskedSlot] = {}
+        open_slots: dict[int, AskedSlot] = {}
         layout = request.layout
         if layout.may_call or request.waves is not None or request.watcher is not None:
             filling = Filling(request, follows_branches=True)
-            asked = dict(zip(slots.tolist(), filling.slots, strict=True))
+            open_slots = dict(zip(slots.tolist(), filling.slots, strict=True))
         outputs: list[SlotOutput | None] = [None] * layout.num_slots
         size, count = request.footprint, layout.num_slots
         values = RequestValues.of(request.budgets) if request.is_causal else None
-        return cls(request, row, slots, size, count, filling, asked, outputs, values)
+        return cls(request, row, slots, size, count, filling, open_slots, outputs, values)
 
     def end(self, slot: int, place: int, output: SlotOutput) -> Sequence[AskedSlot]:
         """Stores a slot's output; returns the slots that follow."""
@@ -62,7 +63,7 @@ class RunningRequest:
             self.outputs[place] = output
             self.num_growing -= 1
             return ()
-        followed = self.filling.end(self.asked.pop(slot), output)
+        followed = self.filling.end(self.open_slots.pop(slot), output)
         self.num_growing = self.filling.num_open
         return followed
 

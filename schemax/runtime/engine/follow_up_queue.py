@@ -14,8 +14,8 @@ import numpy as np
 
 from schemax.runtime.engine.document_rows import RunningRequest
 from schemax.runtime.sampling.slot_grammars import SlotGrammars
+from schemax.runtime.slots.arrays import Ids, Ints
 from schemax.runtime.slots.filling import AskedSlot, key_end
-from schemax.runtime.slots.plan import Ids, Ints
 
 # The most shares of a pass. If more requests call for slots, no other request enters, so that few
 # are in flight.
@@ -84,7 +84,7 @@ class FollowUpQueue:
         A request gets no more tokens of the pass than its share, tokens of its growing slots
         included, but at least one slot; so does the queue as a whole, if it is alone.
         """
-        taken: list[_Waiting] = []
+        batch: list[_Waiting] = []
         used = {each: each.num_growing - len(line) for each, line in self._lines.items()}
         self.is_held_up = False
         turns = deque(self._lines)
@@ -93,42 +93,43 @@ class FollowUpQueue:
             size = len(self._lines[running][0].new_ids)
             if used[running] and used[running] + size > share:
                 continue
-            if size > room and (taken or not alone):
+            if size > room and (batch or not alone):
                 self.is_held_up = True
                 break
             line = self._lines.pop(running)
-            taken.append(line.popleft())
+            batch.append(line.popleft())
             room, used[running] = room - size, used[running] + size
             if line:
                 self._lines[running] = line
                 turns.append(running)
-        return taken
+        return batch
 
     def cancel(self, rows: Container[int], slots: Ints) -> None:
         """Drops the follow-ups of the requests in some rows. slots: their growing slots."""
         self._lines = {each: line for each, line in self._lines.items() if each.row not in rows}
         self.forget(slots)
 
-    def begin(self, taken: Sequence[_Waiting], grammars: SlotGrammars) -> Ints:
+    def begin(self, batch: Sequence[_Waiting], grammars: SlotGrammars) -> Ints:
         """Adds follow-ups to the table, with keys still to be read; returns (c,) slots."""
-        asked = [waiting.slot for waiting in taken]
-        requests = [waiting.running.request for waiting in taken]
-        self.keys = np.array([token for waiting in taken for token in waiting.new_ids], np.int64)
-        shared = np.array([slot.shared for slot in asked])
-        ends = [key_end(slot.key, one) for slot, one in zip(asked, requests, strict=True)]
+        follow_ups = [waiting.slot for waiting in batch]
+        requests = [waiting.running.request for waiting in batch]
+        self.keys = np.array([token for waiting in batch for token in waiting.new_ids], np.int64)
+        shared = np.array([slot.shared for slot in follow_ups])
+        pairs = zip(follow_ups, requests, strict=True)
+        ends = [key_end(slot.key, request) for slot, request in pairs]
         values = {
-            "request": np.array([waiting.running.row for waiting in taken]),
+            "request": np.array([waiting.running.row for waiting in batch]),
             "order": -1,
             "num_kv": shared,
             "num_shared": shared,
             "position": np.array(ends),
-            "num_new": np.array([len(waiting.new_ids) for waiting in taken]),
+            "num_new": np.array([len(waiting.new_ids) for waiting in batch]),
             "visible": np.array([len(request.stem) for request in requests]),
             "index": -1,
         }
-        slots = grammars.take_up(asked, requests, values)
-        for waiting, slot in zip(taken, slots.tolist(), strict=True):
+        slots = grammars.take_up(follow_ups, requests, values)
+        for waiting, slot in zip(batch, slots.tolist(), strict=True):
             self._footprints[slot] = waiting.footprint
             self.footprint += waiting.footprint
-            waiting.running.asked[slot] = waiting.slot
+            waiting.running.open_slots[slot] = waiting.slot
         return slots

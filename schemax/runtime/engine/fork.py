@@ -1,9 +1,9 @@
 """Decoding for models that go by the order of arrival: one row per slot.
 
-Recurrent states and ALiBi know no position ids, so slots cannot share a sequence. What all slots of
-a document read first is computed once, its state copied into one row per slot, and every row goes
-on by itself: its key's tokens, then its value's, one token per row and pass. All rows of a pass are
-equally long, so that nothing is ever padded and no mask is needed.
+Recurrent states and ALiBi know no position ids, so slots cannot share a sequence. The stem of a
+document is read once and its state is copied into one row per slot. Every row then reads its key
+and writes its value, one token per pass. All rows of a pass are equally long, so that nothing is
+padded and no mask is needed.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ class ForkModel(LanguageModel):
             return self._one_by_one(input_ids, state, read)
         rows = torch.arange(len(input_ids), device=self.device)
         selection = rows, torch.full_like(rows, input_ids.shape[1] - 1)
-        given = {self.state_name: state}
+        options = {self.state_name: state}
         if self.architecture.takes_positions:
             # Some models would count them wrongly themselves, by a layer that counts nothing.
             positions = torch.arange(read, read + input_ids.shape[1], device=self.device)
-            given["position_ids"] = positions.expand(input_ids.shape)
-        output = self._run(selection, input_ids=input_ids, use_cache=True, **given)
+            options["position_ids"] = positions.expand(input_ids.shape)
+        output = self._run(selection, input_ids=input_ids, use_cache=True, **options)
         state = output.get(self.state_name)
         if state is None:
             raise ModelError(
@@ -112,30 +112,30 @@ def fork_stream(
     trace: Trace | None,
     cancelled: deque[Request],
 ) -> Iterator[list[Filled]]:
-    """The twin of `stream.stream` for models of this kind: in batches of stems of equal length,
-    each of which is run to its end."""
-    rest = iter(requests)
+    """The twin of `stream.stream` for these models: runs batches of equally long stems to their
+    end."""
+    source = iter(requests)
     tokens = _AUTO_TOKENS.get(model.device.type, _AUTO_TOKENS["cpu"])
     documents = 1 << 30 if config.batch_size == "auto" else config.batch_size
     control = AdmissionControl(Limits(documents, tokens, capacity=0))
-    while jobs := list(islice(rest, _WINDOW)):
+    while jobs := list(islice(source, _WINDOW)):
         jobs.sort(key=lambda request: len(request.prefix) + len(request.stem))
         for _, alike in groupby(jobs, key=lambda request: len(request.prefix) + len(request.stem)):
             waiting = list(alike)
             while waiting := [request for request in waiting if request not in cancelled]:
                 size = max(1, control.now.pass_tokens // _row_tokens(waiting[0]))
                 batch = waiting[: min(size, control.now.documents)]
-                found = _in_memory(model, batch, trace)
-                if found is None and len(batch) > 1:
+                outputs = _in_memory(model, batch, trace)
+                if outputs is None and len(batch) > 1:
                     control.halve(len(batch))
                     continue
                 del waiting[: len(batch)]
-                if found is None:
+                if outputs is None:
                     yield [(batch[0], NO_ROOM)]
                     control.restore()
                 else:
                     control.count(len(batch))
-                    yield list(zip(batch, found, strict=True))
+                    yield list(zip(batch, outputs, strict=True))
         cancelled.clear()
 
 
@@ -178,11 +178,11 @@ def decode_forked(
             for row, output in zip(rows, outputs, strict=True)
             for slot in row.filling.end(row.slot, output)
         ]
-    found = [filling.outputs for filling in fillings]
-    for request, settled in zip(requests, found, strict=True):
+    outputs_of_requests = [filling.outputs for filling in fillings]
+    for request, settled in zip(requests, outputs_of_requests, strict=True):
         if request.watcher is not None:
             request.watcher.saw((), 0, dict(enumerate(settled)))
-    return found
+    return outputs_of_requests
 
 
 class Row(NamedTuple):
@@ -217,8 +217,8 @@ def _grow(
     traced = [
         row.request.index + row.slot.place if row.slot.role == "first" else -1 for row in rows
     ]
-    asked, of_rows = [row.slot for row in rows], [row.request for row in rows]
-    slots = sampler.grammars.take_up(asked, of_rows, {"index": np.array(traced)})
+    row_slots, row_requests = [row.slot for row in rows], [row.request for row in rows]
+    slots = sampler.grammars.take_up(row_slots, row_requests, {"index": np.array(traced)})
     numbers = {request: number for number, request in enumerate(requests)}
 
     def request_of(slot: int) -> Request:
@@ -237,18 +237,21 @@ def _grow(
         writes = time >= key_length[live]
         if writes.any():
             writers, writing = live[writes], logits[writes]
-            mine = slots[writers.cpu().numpy()]
+            writing_slots = slots[writers.cpu().numpy()]
             if trace:
-                index, step = stage([table.index[mine], table.step[mine]], device)
+                index, step = stage([table.index[writing_slots], table.step[writing_slots]], device)
                 trace(index, step, writing)
             written = None
             if any(request.watcher is not None for request in requests):
-                seen = [watched(rows[slot].request, rows[slot].slot) for slot in mine.tolist()]
-                written = Written(table, mine, writing, seen)
-            chosen = sampler.choose(writing, mine)
-            # What a token forces is written at once where that ends the slot; else the model has to
-            # read it, token by token.
-            grows = write_chosen(table, sampler.grammars, mine, chosen, request_of, defers=True)
+                seen = [
+                    watched(rows[slot].request, rows[slot].slot) for slot in writing_slots.tolist()
+                ]
+                written = Written(table, writing_slots, writing, seen)
+            chosen = sampler.choose(writing, writing_slots)
+            # Forced tokens that end a slot are written at once; the model reads others one by one.
+            grows = write_chosen(
+                table, sampler.grammars, writing_slots, chosen, request_of, defers=True
+            )
             if written is not None:
                 written.tell(lambda _: {})
             tokens[writes] = torch.from_numpy(chosen.ids).to(device)

@@ -14,9 +14,8 @@ import numpy as np
 from schemax.runtime.attention.batch import Batch, KVSegment, KVWrite, Places, SegmentKind, stems
 from schemax.runtime.attention.visibility import Span
 from schemax.runtime.engine.scheduler import Scheduler
-from schemax.runtime.slots.arrays import grouped, padded_runs, ranks, run_of
+from schemax.runtime.slots.arrays import Ints, grouped, padded_runs, ranks, run_of
 from schemax.runtime.slots.block_table import UNSEEN, padded
-from schemax.runtime.slots.plan import Ints
 
 # Bounds of slots' own tokens that share a segment, so that few tokens are not padded to many.
 _BUCKETS = (8, 32, 128, 512, 2048, 8192, 32768, 1 << 62)
@@ -106,12 +105,12 @@ class _Builder:
         column = np.arange(width) - self.stem_counts[:, None]
         behind = np.clip(column, 0, suffixes.shape[1] - 1)
         before = np.minimum(np.arange(width), stems.shape[1] - 1)
-        taken: Ints = np.where(
+        places: Ints = np.where(
             column < 0, stems[:, before], np.take_along_axis(suffixes, behind, axis=1)
         )
         # A document whose keys are part of its stem, as in `gapped`, has none behind: any place
         # will do.
-        return np.minimum(taken, self.num_stem + self.num_suffix - 1)
+        return np.minimum(places, self.num_stem + self.num_suffix - 1)
 
     def _selection(self) -> Ints:
         """(S,) the last new token of each slot, or the last token that it sees if it has none."""
@@ -173,25 +172,25 @@ class _Builder:
         covers_all = all(self.prefix_lengths[handle] for handle in instructions)
         for handle in instructions:
             if self.prefix_lengths[handle]:
-                (mine,) = np.nonzero(shown[:, 0] == handle)
+                (rows,) = np.nonzero(shown[:, 0] == handle)
                 only = len(instructions) == 1
-                yield self._prefix(handle, slice(None) if only else mine, comes_first=covers_all)
+                yield self._prefix(handle, slice(None) if only else rows, comes_first=covers_all)
         for handle in demonstrations:
             if handle >= 0:
-                (mine,) = np.nonzero((shown[:, 1:] == handle).any(axis=1))
-                yield self._prefix(handle, mine, comes_first=False)
+                (rows,) = np.nonzero((shown[:, 1:] == handle).any(axis=1))
+                yield self._prefix(handle, rows, comes_first=False)
 
-    def _prefix(self, handle: int, mine: Any, *, comes_first: bool) -> KVSegment:
-        """The segment of a prefix. mine: places of the tokens that see it; a slice means all."""
+    def _prefix(self, handle: int, rows: Any, *, comes_first: bool) -> KVSegment:
+        """The segment of a prefix. rows: places of the tokens that see it; a slice means all."""
         length = self.prefix_lengths[handle]
         return KVSegment(
             SegmentKind.PREFIX,
-            targets=mine,
-            queries=None if isinstance(mine, slice) else mine[None],
+            targets=rows,
+            queries=None if isinstance(rows, slice) else rows[None],
             comes_first=comes_first,
             prefix=handle,
             length=length,
-            **self._positions(self.positions[mine][None], np.arange(length)[None]),
+            **self._positions(self.positions[rows][None], np.arange(length)[None]),
         )
 
     def _new_documents_together(self, fresh: Ints) -> KVSegment:
@@ -260,23 +259,23 @@ class _Builder:
         least = 0
         for bound in _BUCKETS:
             column = self.places.columns[tokens]
-            mine = tokens[(column >= least) & (column < bound)]
+            part = tokens[(column >= least) & (column < bound)]
             least = bound
-            if not len(mine):
+            if not len(part):
                 continue
-            behind = self.places.columns[mine]
+            behind = self.places.columns[part]
             width = int(behind.max()) + 1
-            places = self.num_stem + mine
+            places = self.num_stem + part
             positions = self.positions[places][:, None]
             yield KVSegment(
                 SegmentKind.OWN,
                 targets=run_of(places),
                 queries=places[:, None],
-                pool=self.scheduler.kv.blocks[self.owner[mine], :width],
+                pool=self.scheduler.kv.blocks[self.owner[part], :width],
                 visible=None if (behind == width - 1).all() else behind[:, None] + 1,
                 **self._positions(positions, positions - behind[:, None] + np.arange(width)),
             )
-            if len(mine) == len(tokens):
+            if len(part) == len(tokens):
                 break
 
     def _positions(self, queries: Ints, keys: Ints) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 A pass packs the newest tokens of every slot that still grows and, as far as there is room, whole
 new requests. So passes are equally large to the end of the stream, slots leave when they are done,
-and nothing waits for the slowest. What a request costs here does not depend on how many others are
-in flight: numbers come from free lists, columns have room to spare, totals are kept as they change.
+and nothing waits for the slowest. The cost of a request does not depend on the number in flight:
+numbers come from free lists, columns have room to spare, totals are kept as they change.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from schemax.runtime.engine.limits import AdmissionControl
 from schemax.runtime.sampling.loops import FEWEST_TOKENS, is_loop, may_be_loops
 from schemax.runtime.sampling.sampler import Chosen, Sampler
 from schemax.runtime.sampling.slot_grammars import SlotGrammars
-from schemax.runtime.slots.arrays import ranks
+from schemax.runtime.slots.arrays import Ints, ranks
 from schemax.runtime.slots.block_table import OWN_ONLY, BlockTable, RequestValues
-from schemax.runtime.slots.plan import Ints
 from schemax.runtime.slots.requests import Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.tokens import SlotOutput
@@ -149,11 +148,11 @@ class Scheduler:
 
         share: of each request's tokens. Returns how many tokens the next pass reads of these.
         """
-        taken = self.follow_ups.take(room, share, alone=not len(self.growing))
-        if not taken:
+        batch = self.follow_ups.take(room, share, alone=not len(self.growing))
+        if not batch:
             return 0
-        slots = self.follow_ups.begin(taken, self._sampler.grammars)
-        for waiting, slot in zip(taken, slots.tolist(), strict=True):
+        slots = self.follow_ups.begin(batch, self._sampler.grammars)
+        for waiting, slot in zip(batch, slots.tolist(), strict=True):
             self.kv.begin(slot, waiting.kv)
         self.growing = np.concatenate([self.growing, slots])
         return int(self.table.num_new[slots].sum())
@@ -189,8 +188,8 @@ class Scheduler:
         orders = table.order[owner] + is_beyond * OWN_ONLY
         order = np.argsort(table.request[owner], kind="stable")
         rows, starts = np.unique(table.request[owner[order]], return_index=True)
-        for row, mine in zip(rows.tolist(), np.split(order, starts)[1:], strict=True):
-            self.values_of(row).add(places[mine], table.position[owner[mine]], orders[mine])
+        for row, part in zip(rows.tolist(), np.split(order, starts)[1:], strict=True):
+            self.values_of(row).add(places[part], table.position[owner[part]], orders[part])
 
     def values_of(self, row: int) -> RequestValues:
         """The values of the request in a row, whose slots are `causal`."""
@@ -200,11 +199,11 @@ class Scheduler:
 
     def new_ids(self, slots: Ints) -> Ints:
         """The tokens that the next pass reads of slots that entered earlier, slot by slot."""
-        found = self.table.newest(slots)
+        ids = self.table.newest(slots)
         counts = self.table.num_new[slots]
         # Follow-ups begin with the pass that reads their keys, in this order.
-        found[np.repeat(self.table.step[slots] == 0, counts)] = self.follow_ups.keys
-        return found
+        ids[np.repeat(self.table.step[slots] == 0, counts)] = self.follow_ups.keys
+        return ids
 
     # --- progress --------------------------------------------------------------------------------
 
@@ -280,7 +279,8 @@ def write_chosen(
     *,
     defers: bool = False,
 ) -> npt.NDArray[np.bool_]:
-    """Writes one token into each of (S,) slots, and what it forces; (S,) whether they go on.
+    """Writes one token, and its forced tokens, into (S,) slots; returns (S,) True for slots that
+    go on.
 
     defers: see `SlotGrammars.settle`.
     """

@@ -24,8 +24,8 @@ from schemax.runtime.models.architecture import examine
 from schemax.runtime.models.language_model import head_of
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling.sampler import Chosen, Sampler
+from schemax.runtime.slots.arrays import Ids
 from schemax.runtime.slots.memory import is_out_of_memory
-from schemax.runtime.slots.plan import Ids
 from schemax.runtime.slots.requests import new_request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.tokens import PromptIds, StopTable
@@ -123,9 +123,9 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
     cache, unknown = model.new_cache(), np.full(3, np.nan, np.float32)
     scheduler.resize(*(scheduler.room_for(request) or (0, 0)))
     scheduler.admit(request, prefixes=(0,))
-    found = model.read_prefix(request.prefix, use_long_rope=False)
-    for layer, both in zip(cache.kv_layers, found, strict=True):
-        layer.prefixes[0] = both
+    pairs = model.read_prefix(request.prefix, use_long_rope=False)
+    for layer, pair in zip(cache.kv_layers, pairs, strict=True):
+        layer.prefixes[0] = pair
     scheduler.begin_pass()
     lengths = {0: len(request.prefix)}
     for column in (4, None):

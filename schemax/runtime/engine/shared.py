@@ -1,7 +1,6 @@
 """A thread that runs a model for all calls, so that simultaneous calls share passes.
 
-What feeds a call and what becomes of its results stay with the caller, whose iterators and models
-no other thread touches.
+The caller's thread alone reads the iterators that feed a call, and handles its results.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.engine.engine import AnyModel, Taken, passes
+from schemax.runtime.engine.decode import AnyModel, Taken, passes
 from schemax.runtime.engine.fork import ForkModel
 from schemax.runtime.engine.stream import Filled
 from schemax.runtime.models.model import DecoderModel
@@ -141,7 +140,7 @@ class SharedEngine:
         with self.lock:
             for call in {call for item in done if (call := lane.end(item)) is not None}:
                 call.notify()
-            # Where there are others, a slow reader's requests wait, and not the thread.
+            # If there are other calls, a slow reader's requests wait, and not the thread.
             self._wait_for_sole_call(lambda call: len(call.results) < _UNREAD)
 
     def _wait_for_sole_call(self, is_ready: Callable[[Call], Any]) -> None:
@@ -226,12 +225,12 @@ class Call:
     def take(self, most: int) -> list[Filled]:
         """The next results. Raises what the model raised behind the last of them."""
         with self._engine.lock:
-            found = [self.results.popleft() for _ in range(min(most, len(self.results)))]
-            if found:
+            results = [self.results.popleft() for _ in range(min(most, len(self.results)))]
+            if results:
                 self._engine.notify()
             elif self.error is not None:
                 raise self.error
-            return found
+            return results
 
     def wait(self) -> None:
         """Waits until there are results, room for requests, or an end."""

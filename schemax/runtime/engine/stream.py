@@ -22,9 +22,9 @@ from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.engine.watched_pass import WatchedPass
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling.sampler import Choice, Sampler
+from schemax.runtime.slots.arrays import Ids
 from schemax.runtime.slots.memory import is_out_of_memory, release_memory
 from schemax.runtime.slots.outputs import NO_ROOM, DocumentOutput
-from schemax.runtime.slots.plan import Ids
 from schemax.runtime.slots.requests import Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.runtime.slots.staging import stage
@@ -50,12 +50,12 @@ def stream(
     trace: Trace | None,
     cancelled: deque[Request],
 ) -> Iterator[list[Filled]]:
-    """Yields what every pass finishes: requests with their slots, and `NO_ROOM` for one that memory
-    does not suffice for.
+    """Yields the requests that every pass finishes, with their slots; `NO_ROOM` instead of slots
+    if a request exceeds the memory.
 
-    requests are taken as there is room; an iterator may have nothing for now and go on later, as
-    long as something is in flight. cancelled: requests that nobody waits for any more, which leave
-    before their next pass. Where memory runs out, all in flight begin again, half as many at a time
+    requests: taken as there is room. The iterator may end for now and go on later, as long as a
+    request is in flight. cancelled: requests that nobody waits for any more; they leave before
+    their next pass. If memory runs out, all requests in flight begin again, half as many at a time
     (see `limits.AdmissionControl`).
     """
     source = _Input(requests, cancelled)
@@ -114,10 +114,10 @@ def _passes(flights: Sequence[_Flight], source: _Input) -> Iterator[list[Filled]
 
 
 class _Input:
-    """The input, apart from what decodes it: where it fails, what was taken is finished first.
+    """The input. If it raises an error, requests already taken are finished first.
 
-    waiting: requests that were taken and are not in flight. What the input raises is never taken
-    for a failure of a pass.
+    waiting: requests that were taken and are not in flight. error: of the input, kept apart from
+    the errors of passes.
     """
 
     def __init__(self, requests: Iterator[Request], cancelled: deque[Request]) -> None:
@@ -138,10 +138,10 @@ class _Input:
 
     def cancelled(self) -> set[Request]:
         """Requests that were taken and that nobody waits for any more; none of them waits here."""
-        found = {self._cancelled.popleft() for _ in range(len(self._cancelled))}
-        if found:
-            self.waiting = deque(item for item in self.waiting if item not in found)
-        return found
+        cancelled = {self._cancelled.popleft() for _ in range(len(self._cancelled))}
+        if cancelled:
+            self.waiting = deque(item for item in self.waiting if item not in cancelled)
+        return cancelled
 
 
 class _Flight:
@@ -203,9 +203,9 @@ class _Flight:
 
     def take(self) -> list[Filled]:
         """Hands over what is done."""
-        taken: list[Filled] = [*self.done]
+        filled: list[Filled] = [*self.done]
         self.done.clear()
-        return taken
+        return filled
 
     def admit(self) -> None:
         """Lets go of what leaves, and takes up whole requests while a pass has room for them.
@@ -294,7 +294,7 @@ class _Prefixes:
         for handle in sorted(used - self.lengths.keys()):
             key = keys[handle]
             if key[0]:
-                found = self._model.read_prefix(*key)
-                for layer, both in zip(self._cache.kv_layers, found, strict=True):
-                    layer.prefixes[handle] = both
+                prefix = self._model.read_prefix(*key)
+                for layer, pair in zip(self._cache.kv_layers, prefix, strict=True):
+                    layer.prefixes[handle] = pair
             self.lengths[handle] = len(key[0])

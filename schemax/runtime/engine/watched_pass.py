@@ -10,11 +10,11 @@ from torch import Tensor
 
 from schemax.runtime.engine.document_rows import RunningRequest
 from schemax.runtime.engine.scheduler import Scheduler
+from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.filling import AskedSlot
-from schemax.runtime.slots.plan import Ints
+from schemax.runtime.slots.outputs import Place, Step, Watcher
 from schemax.runtime.slots.requests import Request
 from schemax.runtime.slots.slot_table import SlotTable
-from schemax.runtime.slots.watcher import Place, Step, Watcher
 from schemax.tokens import SlotOutput
 
 Watched = tuple[Watcher, Place | None]
@@ -22,7 +22,7 @@ Watched = tuple[Watcher, Place | None]
 
 
 def watched(request: Request, slot: AskedSlot) -> Watched | None:
-    """Who watches a slot of a request; None if nobody does."""
+    """The watcher of a slot; None if nobody watches it."""
     if request.watcher is None:
         return None
     if not slot.is_named:
@@ -39,9 +39,9 @@ class Written:
     def __init__(
         self, table: SlotTable, slots: Ints, logits: Tensor, watched: Sequence[Watched | None]
     ) -> None:
-        rows = np.array([row for row, one in enumerate(watched) if one is not None], np.int64)
+        rows = np.array([row for row, pair in enumerate(watched) if pair is not None], np.int64)
         self._table, self._slots = table, slots[rows]
-        self._watched = [one for one in watched if one is not None]
+        self._watched = [pair for pair in watched if pair is not None]
         self._starts = table.step[self._slots]
         self._rivals: list[tuple[tuple[int, float], ...]] = [()] * len(rows)
         if most := max((watcher.num_rivals for watcher, _ in self._watched), default=0):
@@ -54,18 +54,18 @@ class Written:
         """Tells every watcher the steps of the pass. done: outputs of done slots, by place."""
         table, slots = self._table, self._slots
         steps: dict[Watcher, list[Step]] = {watcher: [] for watcher, _ in self._watched}
-        others = dict.fromkeys(steps, 0)
+        counts = dict.fromkeys(steps, 0)
         firsts = table.logprobs[slots, self._starts].tolist()
         ends, starts = table.step[slots].tolist(), self._starts.tolist()
         rows = zip(self._watched, slots.tolist(), self._rivals, strict=True)
         for row, ((watcher, place), slot, rivals) in enumerate(rows):
             if place is None:
-                others[watcher] += 1
+                counts[watcher] += 1
                 continue
             ids = tuple(table.written[slot, starts[row] : ends[row]].tolist())
             steps[watcher].append(Step(place, starts[row], ids, firsts[row], rivals))
-        for watcher, mine in steps.items():
-            watcher.saw(mine, others[watcher], done(watcher))
+        for watcher, own_steps in steps.items():
+            watcher.saw(own_steps, counts[watcher], done(watcher))
 
 
 class WatchedPass:
@@ -76,10 +76,10 @@ class WatchedPass:
 
     def __init__(self, scheduler: Scheduler, logits: Tensor) -> None:
         table, slots, running = scheduler.table, scheduler.growing, scheduler.rows.running
-        self._running = {one.request.watcher: one for one in running.values()}
+        self._running = {owner.request.watcher: owner for owner in running.values()}
         owners = map(running.__getitem__, table.request[slots].tolist())
         pairs = zip(owners, slots.tolist(), strict=True)
-        seen = [watched(owner.request, owner.asked[slot]) for owner, slot in pairs]
+        seen = [watched(owner.request, owner.open_slots[slot]) for owner, slot in pairs]
         self._written = Written(table, slots, logits, seen)
 
     def tell(self, ended: Iterable[tuple[Request, tuple[SlotOutput, ...]]]) -> None:

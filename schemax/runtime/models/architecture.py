@@ -86,9 +86,9 @@ def state_name(model: Any) -> str | None:
 
 def decoder_of(model: Any) -> Any:
     """The part of a model below the output head."""
-    found = model.get_decoder() if hasattr(model, "get_decoder") else model.base_model
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model.base_model
     # Llama 4's text model names itself as its decoder.
-    return getattr(model, "model", model.base_model) if found is model else found
+    return getattr(model, "model", model.base_model) if decoder is model else decoder
 
 
 def takes_masks_by_type(model: Any) -> bool:
@@ -145,19 +145,19 @@ def _switch(config: Any) -> int | None:
     if "longrope" not in _rope_types(parameters):
         return None
     own = (parameters or {}).get("original_max_position_embeddings")
-    found: int | None = own or getattr(config, "original_max_position_embeddings", None)
-    return found
+    switch: int | None = own or getattr(config, "original_max_position_embeddings", None)
+    return switch
 
 
 def _max_positions(config: Any) -> int | None:
     for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
-        if isinstance(found := getattr(config, name, None), int):
-            if found < 1:
+        if isinstance(bound := getattr(config, name, None), int):
+            if bound < 1:
                 raise ModelError(
-                    f"the model's config gives {name} as {found}, so no text would fit into its "
+                    f"the model's config gives {name} as {bound}, so no text would fit into its "
                     "context; correct config.json"
                 )
-            return found
+            return bound
     return None
 
 
@@ -165,8 +165,8 @@ def _max_tokens(config: Any) -> int | None:
     """The tokens from which attention depends on the order of arrival: Llama 4's `floor_scale`."""
     if not getattr(config, "attn_temperature_tuning", False):
         return None
-    found: int | None = getattr(config, "floor_scale", None)
-    return found
+    scale: int | None = getattr(config, "floor_scale", None)
+    return scale
 
 
 def _heads(config: Any, kinds: dict[str, int]) -> str:

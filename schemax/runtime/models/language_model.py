@@ -112,9 +112,9 @@ class HeadSelection:
         for hook in head._forward_pre_hooks.values():
             if isinstance(hook, HeadSelection):
                 return hook
-        made = cls()
-        head.register_forward_pre_hook(made)
-        return made
+        selection = cls()
+        head.register_forward_pre_hook(selection)
+        return selection
 
     def __call__(self, _head: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         places = getattr(self.local, "places", None)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.attention import attention
+from schemax.runtime.attention import segments
 from schemax.runtime.attention.batch import Batch, prefix_batch
 from schemax.runtime.attention.kv_pool import KVPool
 from schemax.runtime.attention.visibility import Span, TokenInfo, block_mask, visible
@@ -63,7 +63,7 @@ class DecoderModel(LanguageModel):
         self.bytes_per_token = 0
         self._spans = tuple(self.architecture.spans.items())
         self._prefixes = _prefixes(_KEPT_BYTES)
-        self._chains = attention.compiled_chains() if is_compiled(model) else None
+        self._chains = segments.compiled_chains() if is_compiled(model) else None
         self._longrope = None
         if self.architecture.switch is not None:
             self._longrope = Longrope.of(model, self.architecture.switch)
@@ -144,13 +144,13 @@ class DecoderModel(LanguageModel):
             cache = self.new_cache()
             if behind:
                 before = self.read_prefix(behind, use_long_rope)
-                for layer, both in zip(cache.kv_layers, before, strict=True):
-                    layer.prefixes[0] = both
+                for layer, pair in zip(cache.kv_layers, before, strict=True):
+                    layer.prefixes[0] = pair
             batch = prefix_batch(ids, 1, use_long_rope=use_long_rope, behind=len(behind))
             self.run_batch(batch, cache)
-            found = tuple(layer.prefixes[1] for layer in cache.kv_layers)
-            self._prefixes[key] = found
-            return found
+            prefix = tuple(layer.prefixes[1] for layer in cache.kv_layers)
+            self._prefixes[key] = prefix
+            return prefix
 
     def _fingerprint(self) -> int:
         """A number that changes when the weights are trained, loaded or replaced."""
@@ -177,19 +177,19 @@ class DecoderModel(LanguageModel):
     def _over_segments(self, cache: KVPool) -> Iterator[None]:
         """Makes the model attend segments on this thread, for as long as the context lasts."""
         before = self.config._attn_implementation
-        attention.replaced[id(self.config)] = before
-        self.config._attn_implementation = attention.NAME
-        attention.under_way.cache, attention.under_way.chains = cache, self._chains
+        segments.replaced[id(self.config)] = before
+        self.config._attn_implementation = segments.NAME
+        segments.under_way.cache, segments.under_way.chains = cache, self._chains
         try:
             yield
         finally:
-            attention.under_way.cache = None
+            segments.under_way.cache = None
             self.config._attn_implementation = before
-            attention.replaced.pop(id(self.config), None)
+            segments.replaced.pop(id(self.config), None)
 
     def _stand_ins(self) -> Any:
         """Stand-ins for masks, which tell attention over segments the type of a layer."""
-        marks = attention.markers(len(self._spans), self.device)
+        marks = segments.markers(len(self._spans), self.device)
         by_type = {name: mark for (name, _), mark in zip(self._spans, marks, strict=True)}
         return by_type if self._by_type else marks[0]
 
@@ -235,11 +235,11 @@ class Longrope:
         for hook in (hook for module in modules for hook in module._forward_pre_hooks.values()):
             if isinstance(owner := getattr(hook, "__self__", None), Longrope):
                 return owner
-        made = cls(switch)
+        hooks = cls(switch)
         for module in modules:
-            module.register_forward_pre_hook(made._lengthen, with_kwargs=True)
-            module.register_forward_hook(made._shorten)
-        return made
+            module.register_forward_pre_hook(hooks._lengthen, with_kwargs=True)
+            module.register_forward_hook(hooks._shorten)
+        return hooks
 
     @contextmanager
     def chosen(self, long: bool) -> Iterator[None]:

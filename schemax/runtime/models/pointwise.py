@@ -54,10 +54,10 @@ def _check_compiler(model: Any) -> None:
     try:
         torch.compile(_chain)(torch.ones(2, device=device))
     except Exception as error:  # a missing compiler may raise anything
-        said = (str(error).strip() or type(error).__name__).partition("\n")[0]
+        reason = (str(error).strip() or type(error).__name__).partition("\n")[0]
         raise ModelError(
-            f"compile=True: nothing can be compiled for {device} ({said}); install a C++ compiler "
-            "(CPU) or Triton (GPU), or leave it out"
+            f"compile=True: nothing can be compiled for {device} ({reason}); install a C++ "
+            "compiler (CPU) or Triton (GPU), or leave it out"
         ) from error
 
 

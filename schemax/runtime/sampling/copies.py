@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from schemax.runtime.sampling.grammar import Bits, packed
-from schemax.runtime.slots.plan import Ids, Ints
+from schemax.runtime.slots.arrays import Ids, Ints
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.tokens import DONE, FREE, CopyReader, CopySource
 
@@ -65,7 +65,7 @@ class Copies:
         which: (n,) each slot's place in `allowed`. Returns places among the slots, and the tokens
         for each. If no token is left, the slot is bound no longer, and ends if it may.
         """
-        found, known = [], {}
+        narrow_bits, known = [], {}
         for place, slot in enumerate(slots.tolist()):
             if slot not in self._bound:
                 continue
@@ -79,8 +79,8 @@ class Copies:
                 del self._bound[slot]
                 narrow = bits & self._ends(slot)
             if narrow.any():
-                found.append((place, narrow))
-        return found
+                narrow_bits.append((place, narrow))
+        return narrow_bits
 
     def _ends(self, slot: int) -> Bits:
         """The tokens that end a slot."""

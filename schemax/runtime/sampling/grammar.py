@@ -1,26 +1,31 @@
-"""Automata of grammars: what is allowed next is found once and kept in a tree of written tokens.
+"""Automata of grammars: trees of written tokens that keep the tokens allowed next.
 
-Typed slots of many documents write the same beginnings: "tru", "20", "null". What a grammar
-(llguidance) allows after a beginning depends on nothing else, so the answer is kept, and a slot
-goes from node to node by a look-up. All that is not known yet is asked for in one call.
+Typed slots of many documents write the same beginnings: "tru", "20", "null". The tokens that a
+grammar (llguidance) allows depend on the beginning alone, so a node keeps them, and a slot moves
+from node to node by a look-up. One call explores all new nodes of a pass.
+
+`GrammarState` is the state of one slot. `slot_grammars.py` moves many states at once,
+`servers/slot_writer.py` moves one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from schemax.runtime.slots.plan import Ids, Ints
+from schemax.runtime.slots.arrays import Ids, Ints
 from schemax.tokens import DONE, Grammar, StopTable
 
 logger = logging.getLogger(__name__)
 
 Bits = npt.NDArray[np.int32]
-# Of the words of 32 tokens, one in so many at most holds an allowed one where tokens are few.
+# Tokens are few if at most 1 in 16 of a mask's words, of 32 tokens each, is nonzero.
 _FEW = 16
 # Nodes of one grammar's tree. Slots in flight keep what they stand on when a tree is felled.
 _MOST_NODES = 16_384
@@ -51,12 +56,12 @@ class Node:
 
     def after(self, token: int) -> Node:
         """The node of one more token, which must be an allowed one."""
-        found = self._children.get(token)
-        if found is None:
-            found = Node(self.automaton, (*self.path, token))
+        child = self._children.get(token)
+        if child is None:
+            child = Node(self.automaton, (*self.path, token))
             if self.automaton.grow():
-                self._children[token] = found
-        return found
+                self._children[token] = child
+        return child
 
     def walk(self, ids: Iterable[int]) -> Node:
         node = self
@@ -65,17 +70,17 @@ class Node:
         return node
 
     def forced(self, state: int, stop: StopTable) -> Ids:
-        """The tokens that nothing else can stand in the place of, to where the stop rule is met.
+        """The forced tokens, up to the token that completes the stop rule.
 
         state: of the stop rule.
         """
         if not self._continuation:
             return ()
-        found = self._runs.get(state)
-        if found is None:
+        forced = self._runs.get(state)
+        if forced is None:
             ids = self.automaton.grammar.encode(self._continuation)
-            self._runs[state] = found = _run(ids, state, stop)
-        return found
+            self._runs[state] = forced = _run(ids, state, stop)
+        return forced
 
     def learn(self, bits: Bits, continuation: bytes) -> None:
         self.known = True
@@ -139,7 +144,7 @@ class Automaton:
 
 
 class Automata:
-    """The trees of all grammars in use, and the one who asks for masks."""
+    """The trees of all grammars in use, and the executor that computes masks."""
 
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
@@ -148,25 +153,25 @@ class Automata:
         self._buffer = np.zeros((0, -(-vocab_size // 32)), np.int32)
 
     def of(self, grammar: Grammar) -> Automaton:
-        found = self._by_grammar.get(grammar)
-        if found is None:
-            found = self._by_grammar[grammar] = Automaton(grammar)
-        return found
+        automaton = self._by_grammar.get(grammar)
+        if automaton is None:
+            automaton = self._by_grammar[grammar] = Automaton(grammar)
+        return automaton
 
     def explore(self, nodes: Iterable[Node]) -> None:
-        """Asks what may follow on those of the nodes of which that is not known."""
+        """Explores the nodes not explored yet, in one call."""
         unknown = list(dict.fromkeys(node for node in nodes if not node.known))
         if not unknown:
             return
         matchers = [node.automaton.take(node.path) for node in unknown]
         bits = self.masks([matcher for matcher in matchers if matcher is not None])
-        found = iter(bits)
+        rows = iter(bits)
         for node, matcher in zip(unknown, matchers, strict=True):
             if matcher is None:
                 node.known = True
                 node.automaton.fail("its matcher refuses what it allowed")
                 continue
-            row = next(found)
+            row = next(rows)
             if not node.path:
                 node.automaton.bound_first(row)
             if matcher.is_error() or not row.any():
@@ -179,8 +184,7 @@ class Automata:
     def masks(self, matchers: Sequence[Any]) -> Bits:
         """(n, ceil(V / 32)) the tokens that each of n matchers allows, 32 a word.
 
-        A view of a buffer that the next call overwrites. Of a matcher that fails, the bits say
-        nothing.
+        A view of a buffer that the next call overwrites. The bits of a failed matcher mean nothing.
         """
         from llguidance import LLExecutor
         from llguidance.numpy import fill_next_token_bitmask_par
@@ -207,8 +211,8 @@ def allowed_ids(bits: Bits) -> Ints:
     (words,) = np.nonzero(bits)
     data = bits[words].astype("<i4").view(np.uint8).reshape(-1, 4)
     place, bit = np.nonzero(np.unpackbits(data, axis=1, bitorder="little"))
-    found: Ints = 32 * words[place] + bit
-    return found
+    ids: Ints = 32 * words[place] + bit
+    return ids
 
 
 def packed(allowed: npt.NDArray[np.bool_]) -> Bits:
@@ -217,8 +221,8 @@ def packed(allowed: npt.NDArray[np.bool_]) -> Bits:
     data = np.zeros((len(allowed), 4 * width), np.uint8)
     bits = np.packbits(allowed, axis=1, bitorder="little")
     data[:, : bits.shape[1]] = bits
-    found: Bits = data.view("<i4").astype(np.int32, copy=False)
-    return found
+    words: Bits = data.view("<i4").astype(np.int32, copy=False)
+    return words
 
 
 def _run(ids: Ids, state: int, stop: StopTable) -> Ids:
@@ -228,3 +232,121 @@ def _run(ids: Ids, state: int, stop: StopTable) -> Ids:
             return ids[: place + 1]
     # The last one might have become another token together with what follows.
     return ids[:-1]
+
+
+class Allowance(Set[int]):
+    """Tokens that a slot may go on with: (ceil(V / 32),) bits and, if they are few, their ids."""
+
+    def __init__(self, bits: Bits) -> None:
+        self.bits = bits
+        self.ids: Ints = allowed_ids(bits) if are_few(bits) else bits[:0].astype(np.int64)
+
+    @property
+    def is_few(self) -> bool:
+        return len(self.ids) > 0
+
+    def __contains__(self, token: Any) -> bool:
+        return bool(self.bits[token >> 5] >> (token & 31) & 1)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(allowed_ids(self.bits).tolist())
+
+    def __len__(self) -> int:
+        return len(allowed_ids(self.bits))
+
+    def __bool__(self) -> bool:
+        return bool(self.bits.any())
+
+
+@dataclass(slots=True, eq=False)
+class GrammarState:
+    """The state of a slot: a node of a strict grammar's tree, else a matcher of the slot's own.
+
+    node: None for a matcher. is_first: whether nothing is written.
+    """
+
+    automaton: Automaton
+    node: Node | None
+    matcher: Any
+    is_first: bool
+
+    @classmethod
+    def begin(
+        cls, automata: Automata, grammar: Grammar | None, begun: Ids = ()
+    ) -> GrammarState | None:
+        """The state behind written tokens; None without a grammar, or where that has failed."""
+        if grammar is None:
+            return None
+        automaton = automata.of(grammar)
+        if grammar.strict:
+            return cls(automaton, automaton.root.walk(begun), None, not begun)
+        matcher = automaton.take(begun)
+        if matcher is None:
+            automaton.fail("its matcher refuses what is written")
+            return None
+        return cls(automaton, None, matcher, not begun)
+
+    def accepts(self, token: int) -> bool:
+        """Goes on behind a token; False where a matcher refuses it. A node has to allow it."""
+        if self.node is not None:
+            self.node = self.node.after(token)
+            return True
+        if self.is_first and token in self.automaton.not_first:
+            return False
+        is_taken = self.matcher.try_consume_tokens([token]) == 1
+        self.is_first = self.is_first and not is_taken
+        return bool(is_taken)
+
+    def allowed(self, automata: Automata) -> Set[int]:
+        """The tokens that may follow; none where the grammar has failed."""
+        if self.node is None:
+            (allowance,) = ask_matchers(automata, [self])
+            return allowance or frozenset()
+        automata.explore([self.node])
+        if self.node.ids is not None:
+            return frozenset(self.node.ids.tolist())
+        return frozenset() if self.node.bits is None else Allowance(self.node.bits)
+
+    def force(self, state: int, stop: StopTable) -> Ids:
+        """Moves the state behind the forced tokens, and returns them.
+
+        state: of the stop rule. Nodes have to be explored.
+        """
+        if self.node is None:
+            return ()
+        forced = self.node.forced(state, stop)
+        self.node = self.node.walk(forced)
+        return forced
+
+    def end(self) -> None:
+        """Lets go of the grammar: nothing more is asked of it."""
+        if self.matcher is not None:
+            self.automaton.give(self.matcher)
+
+    def give_up(self) -> None:
+        """Says that the slot goes on without its grammar, which has failed."""
+        reason = "" if self.matcher is None else self.matcher.get_error()
+        self.automaton.fail(reason.strip().partition("\n")[0])
+
+
+def explore_nodes(automata: Automata, states: Iterable[GrammarState]) -> list[Node]:
+    """(n,) the nodes of n slots with strict grammars, which say what may follow."""
+    nodes = [state.node for state in states if state.node is not None]
+    automata.explore(nodes)
+    return nodes
+
+
+def ask_matchers(automata: Automata, states: Sequence[GrammarState]) -> Iterator[Allowance | None]:
+    """(n,) what the matchers of n slots allow next; None for a matcher that has failed."""
+    masks = automata.masks([state.matcher for state in states])
+    for state, bits in zip(states, masks, strict=True):
+        if state.is_first:
+            state.automaton.bound_first(bits)
+        failed = state.matcher.is_error() or not bits.any()
+        yield None if failed else _allowance(bits.tobytes())
+
+
+@lru_cache(maxsize=256)
+def _allowance(bits: bytes) -> Allowance:
+    # Kept, since most numbers and dates that are begun may go on in the same few ways.
+    return Allowance(np.frombuffer(bits, np.int32))

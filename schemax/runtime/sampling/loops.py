@@ -41,10 +41,10 @@ def is_loop(ids: Sequence[int], read: Sequence[int]) -> bool:
 
     read: tokens of the document. The run's first period may be cut otherwise there.
     """
-    found = run_at_end(ids)
-    if found is None:
+    match = run_at_end(ids)
+    if match is None:
         return False
-    run, period = found
+    run, period = match
     return not _holds(np.asarray(read, np.int64), np.asarray(ids[period - run :], np.int64))
 
 
@@ -53,14 +53,14 @@ def may_be_loops(written: Ints, counts: Ints) -> npt.NDArray[np.bool_]:
 
     written: (S, n) tokens of each value; counts: (S,) their numbers.
     """
-    found = np.zeros(len(counts), bool)
+    is_suspect = np.zeros(len(counts), bool)
     (rows,) = np.nonzero(counts >= FEWEST_TOKENS)
     if len(rows):
         width = LONGEST_PERIOD + _GLIMPSE
         tails = written[rows[:, None], counts[rows, None] + np.arange(-width, 0)]
         windows = np.lib.stride_tricks.sliding_window_view(tails, _GLIMPSE, axis=1)
-        found[rows] = (windows[:, :-1] == windows[:, -1:]).all(axis=2).any(axis=1)
-    return found
+        is_suspect[rows] = (windows[:, :-1] == windows[:, -1:]).all(axis=2).any(axis=1)
+    return is_suspect
 
 
 def _holds(ids: Ints, run: Ints) -> bool:

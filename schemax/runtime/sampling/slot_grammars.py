@@ -16,15 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from schemax.runtime.sampling.copies import Copies
-from schemax.runtime.sampling.grammar import Automata, Node, packed
-from schemax.runtime.sampling.grammar_state import (
+from schemax.runtime.sampling.grammar import (
     Allowance,
+    Automata,
     GrammarState,
+    Node,
     ask_matchers,
     explore_nodes,
+    packed,
 )
+from schemax.runtime.slots.arrays import Ids, Ints
 from schemax.runtime.slots.filling import AskedSlot
-from schemax.runtime.slots.plan import Ids, Ints
 from schemax.runtime.slots.requests import Request, sampling_columns
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, CopySource, SlotSpec, StopTable
@@ -37,10 +39,7 @@ _STATES = 128
 
 
 class SlotGrammars:
-    """The grammars of a table's slots.
-
-    is_causal: whether later slots see what a slot writes, so that forced tokens have to be read.
-    """
+    """The grammars of a table's slots."""
 
     def __init__(self, table: SlotTable, vocab_size: int) -> None:
         self._table = table
@@ -78,7 +77,7 @@ class SlotGrammars:
             self._copies.begin(int(slots[place]), spec.copying, sources[place], spec.begun)
 
     def take_up(
-        self, asked: Sequence[AskedSlot], requests: Sequence[Request], values: Mapping[str, Any]
+        self, waiting: Sequence[AskedSlot], requests: Sequence[Request], values: Mapping[str, Any]
     ) -> Ints:
         """Adds n slots of n requests to the table, and begins their grammars: their numbers.
 
@@ -86,8 +85,8 @@ class SlotGrammars:
         """
         table = self._table
         stops = [request.stop for request in requests]
-        specs = [slot.spec for slot in asked]
-        answers = [slot.answer for slot in asked]
+        specs = [slot.spec for slot in waiting]
+        answers = [slot.answer for slot in waiting]
         states = [
             table.stops.after(spec.begun, table.stops.start(stop))
             for spec, stop in zip(specs, stops, strict=True)
@@ -95,9 +94,9 @@ class SlotGrammars:
         slots = table.add(
             {
                 "state": np.array(states),
-                "budget": np.array([slot.budget for slot in asked]),
-                "digest": np.array([slot.digest for slot in asked]),
-                "number": np.array([slot.number for slot in asked]),
+                "budget": np.array([slot.budget for slot in waiting]),
+                "digest": np.array([slot.digest for slot in waiting]),
+                "number": np.array([slot.number for slot in waiting]),
                 "null_id": np.array([spec.null_id for spec in specs]),
                 **sampling_columns([request.sampling for request in requests]),
                 **values,
@@ -106,7 +105,7 @@ class SlotGrammars:
             stops,
             answers if any(answers) else None,
         )
-        for place, (slot, stop) in enumerate(zip(asked, stops, strict=True)):
+        for place, (slot, stop) in enumerate(zip(waiting, stops, strict=True)):
             if not slot.answer:
                 self.begin(slots[place : place + 1], (slot.spec,), stop, slot.sources)
         return slots
@@ -143,11 +142,11 @@ class SlotGrammars:
         return known[1]
 
     def _made_ways(self, specs: Sequence[SlotSpec], stop: StopTable) -> _Ways:
-        made = [self._way(spec, stop) for spec in specs]
-        modes = tuple(mode for mode, _ in made)
+        ways = [self._way(spec, stop) for spec in specs]
+        modes = tuple(mode for mode, _ in ways)
         return _Ways(
             modes,
-            text_tables=tuple(table for _, table in made),
+            text_tables=tuple(table for _, table in ways),
             states=tuple(n for n, mode in enumerate(modes) if mode in (NODE, MATCHER)),
             copying=tuple(n for n, spec in enumerate(specs) if spec.copying is not None),
         )
@@ -169,46 +168,50 @@ class SlotGrammars:
     # --- what is allowed -------------------------------------------------------------------------
 
     def nodes(self, slots: Ints, rows: Ints) -> list[Node]:
-        """The nodes that some rows of slots stand on, explored."""
+        """The explored nodes of rows of slots."""
         return explore_nodes(self._automata, [self._states[slot] for slot in slots[rows].tolist()])
 
     def allowed_in_texts(
         self, slots: Ints, rows: Ints, modes: Ints
     ) -> tuple[Ints, Ints, list[Allowance]]:
-        """Tokens that free texts allow next, by table or by matcher: (n,) rows, in order, without
-        those whose matcher has failed; (n,) which allowance each has; and these."""
+        """The tokens that free texts allow next, by table or by matcher.
+
+        Returns (n,) rows, in order, whose matchers have not failed; (n,) the number of each row's
+        allowance; and the allowances.
+        """
         table = self._table
         by_table = rows[modes[rows] == TEXT]
-        mine = slots[by_table]
+        table_slots = slots[by_table]
         # Texts of many slots are in few states.
         states, which = np.unique(
-            table.text_table[mine] * _STATES + table.text_state[mine], return_inverse=True
+            table.text_table[table_slots] * _STATES + table.text_state[table_slots],
+            return_inverse=True,
         )
-        found = [self._in_text(*divmod(state, _STATES)) for state in states.tolist()]
-        asked = rows[modes[rows] == MATCHER].tolist()
-        states_asked = [self._states[int(slots[row])] for row in asked]
+        allowances = [self._in_text(*divmod(state, _STATES)) for state in states.tolist()]
+        matcher_rows = rows[modes[rows] == MATCHER].tolist()
+        matcher_states = [self._states[int(slots[row])] for row in matcher_rows]
         bound: list[int] = []
-        answers = ask_matchers(self._automata, states_asked)
-        for row, allowance in zip(asked, answers, strict=True):
+        answers = ask_matchers(self._automata, matcher_states)
+        for row, allowance in zip(matcher_rows, answers, strict=True):
             if allowance is None:
                 self.give_up(int(slots[row]))
                 modes[row] = UNBOUND
             else:
                 bound.append(row)
-                found.append(allowance)
+                allowances.append(allowance)
         rows = by_table
         if bound:
             rows = np.concatenate([by_table, bound])
-            which = np.concatenate([which, np.arange(len(states), len(found))])
+            which = np.concatenate([which, np.arange(len(states), len(allowances))])
             order = rows.argsort()
             rows, which = rows[order], which[order]
         if self._copies:
             which = which.copy()
-            bits = [allowance.bits for allowance in found]
+            bits = [allowance.bits for allowance in allowances]
             for place, narrow in self._copies.narrowed(slots[rows], which, bits):
-                which[place] = len(found)
-                found.append(Allowance(narrow))
-        return rows, which, found
+                which[place] = len(allowances)
+                allowances.append(Allowance(narrow))
+        return rows, which, allowances
 
     def _in_text(self, number: int, state: int) -> Allowance:
         """Tokens that a table of free text allows in one of its states."""
@@ -218,16 +221,16 @@ class SlotGrammars:
         return self._in_texts[number, state]
 
     def refused(self, slots: Ints, rows: Ints, ids: Ints) -> list[int]:
-        """The rows, of some, whose tokens are not allowed; the others go on behind their tokens.
+        """Moves rows of slots behind their tokens; returns the rows that refuse their tokens.
 
-        ids: (S,) the tokens that are chosen for the slots.
+        ids: (S,) the tokens chosen for the slots.
         """
         if not self._copies:
             return self._refused_by_grammars(slots, rows, ids)
         places, moved = self._copies.after(slots[rows], ids[rows])
         refused = rows[places].tolist()
-        others = np.delete(rows, places) if refused else rows
-        refused += self._refused_by_grammars(slots, others, ids)
+        remaining = np.delete(rows, places) if refused else rows
+        refused += self._refused_by_grammars(slots, remaining, ids)
         for row in refused:
             moved.pop(int(slots[row]), None)
         self._copies.move(moved)
@@ -235,20 +238,20 @@ class SlotGrammars:
 
     def _refused_by_grammars(self, slots: Ints, rows: Ints, ids: Ints) -> list[int]:
         table = self._table
-        mine, tokens = slots[rows], ids[rows]
-        by_table = table.mode[mine] == TEXT
+        own, tokens = slots[rows], ids[rows]
+        by_table = table.mode[own] == TEXT
         refused: list[int] = []
-        (some,) = np.nonzero(by_table)
-        for number in np.unique(table.text_table[mine[some]]).tolist():
-            part = some[table.text_table[mine[some]] == number]
-            after = self._text_tables[number][table.text_state[mine[part]], tokens[part]]
-            table.text_state[mine[part]] = np.where(after >= 0, after, table.text_state[mine[part]])
+        (places,) = np.nonzero(by_table)
+        for number in np.unique(table.text_table[own[places]]).tolist():
+            part = places[table.text_table[own[places]] == number]
+            after = self._text_tables[number][table.text_state[own[part]], tokens[part]]
+            table.text_state[own[part]] = np.where(after >= 0, after, table.text_state[own[part]])
             refused += rows[part[after == TEXT_REFUSED]].tolist()
             for place in part[after == TEXT_UNKNOWN].tolist():
-                if not self._take_matcher(int(mine[place]), int(tokens[place])):
+                if not self._take_matcher(int(own[place]), int(tokens[place])):
                     refused.append(int(rows[place]))
         for place in np.flatnonzero(~by_table).tolist():
-            state = self._states.get(int(mine[place]))
+            state = self._states.get(int(own[place]))
             if state is not None and not state.accepts(int(tokens[place])):
                 refused.append(int(rows[place]))
         return sorted(refused)
@@ -270,7 +273,7 @@ class SlotGrammars:
 
     # --- what is forced --------------------------------------------------------------------------
 
-    def take_deferred(self, slots: Ints, taken: Ints) -> list[int]:
+    def take_deferred(self, slots: Ints, ids: Ints) -> list[int]:
         """Puts deferred tokens in, in place; their rows."""
         self._was_deferred.clear()
         if not self._deferred:
@@ -278,39 +281,39 @@ class SlotGrammars:
         rows = [row for row, slot in enumerate(slots.tolist()) if slot in self._deferred]
         for row in rows:
             slot = int(slots[row])
-            taken[row], *rest = self._deferred.pop(slot)
-            if rest:
-                self._deferred[slot] = rest
+            ids[row], *later = self._deferred.pop(slot)
+            if later:
+                self._deferred[slot] = later
             self._was_deferred.add(slot)
         return rows
 
     def settle(self, slots: Ints, ids: Ints, *, defers: bool = False) -> None:
-        """Takes tokens for written, of slots that go on, and writes what they force.
+        """Moves the grammars of (S,) growing slots behind written tokens; writes forced tokens.
 
-        slots, ids: (S,) and the newest token of each. defers: whether the model has to read forced
-        tokens one by one: then they are the next ones to be chosen, unless they end the slot.
+        ids: (S,) the newest token of each slot. defers: True if the model must read forced tokens
+        one by one. They are then chosen in later passes, unless they end the slot.
         """
         table = self._table
         (rows,) = np.nonzero(table.mode[slots] == NODE)
         if not len(rows):
             return
-        some: dict[int, GrammarState] = {}
+        states: dict[int, GrammarState] = {}
         for slot, token in zip(slots[rows].tolist(), ids[rows].tolist(), strict=True):
             if slot not in self._deferred:
-                some[slot] = self._states[slot]
+                states[slot] = self._states[slot]
                 # A deferred token's node was reached when it was forced.
                 if slot not in self._was_deferred:
-                    some[slot].accepts(token)
-        explore_nodes(self._automata, some.values())
-        for slot, found in some.items():
+                    states[slot].accepts(token)
+        explore_nodes(self._automata, states.values())
+        for slot, grammar in states.items():
             stop = table.stop_of[slot]
             state = int(table.state[slot])
-            forced = found.force(state - table.stops.start(stop), stop)
+            forced = grammar.force(state - table.stops.start(stop), stop)
             if not forced:
                 continue
             ends = table.stops.after(forced, state) < 0
             fits = table.step[slot] + len(forced) <= table.budget[slot]
-            # What is forced is seen by later causal slots, so it has to be read.
+            # Later causal slots see forced tokens, so the model must read them.
             if table.is_causal[slot] or (defers and not (ends and fits)):
                 self._deferred[slot] = [*forced]
             else:

@@ -1,12 +1,14 @@
-"""Arrays of what comes and goes: runs and their padded forms, room to spare, free numbers."""
+"""Arrays that grow: runs and their padded forms, tables with room to spare, free numbers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from schemax.runtime.slots.plan import Ints
+Ids = tuple[int, ...]
+Ints = npt.NDArray[np.int64]
 
 
 def ranks(counts: Ints) -> Ints:
@@ -24,9 +26,9 @@ def grouped(places: Ints, row: Ints, num_rows: int) -> tuple[Ints, Ints]:
     counts = np.bincount(row, minlength=num_rows)
     rank = np.empty_like(order)
     rank[order] = ranks(counts)
-    found = np.full((num_rows, max(1, int(counts.max()))), places[0])
-    found[row, rank] = places
-    return rank, found
+    by_row = np.full((num_rows, max(1, int(counts.max()))), places[0])
+    by_row[row, rank] = places
+    return rank, by_row
 
 
 def run_of(places: Ints) -> Any:
@@ -44,14 +46,14 @@ def padded_runs(counts: Ints, start: int) -> Ints:
 
 
 def grown(table: Any, rows: int, columns: int, fill: int) -> Any:
-    """The table with at least so many rows and columns, and some to spare."""
+    """A table of at least `rows` by `columns`, with room to spare; new cells hold `fill`."""
     if rows <= table.shape[0] and columns <= table.shape[1]:
         return table
     height = table.shape[0] if rows <= table.shape[0] else max(rows, 3 * table.shape[0] // 2)
     width = table.shape[1] if columns <= table.shape[1] else max(columns, 3 * table.shape[1] // 2)
-    made = np.full((height, width), fill, table.dtype)
-    made[: table.shape[0], : table.shape[1]] = table
-    return made
+    larger = np.full((height, width), fill, table.dtype)
+    larger[: table.shape[0], : table.shape[1]] = table
+    return larger
 
 
 class FreeList:

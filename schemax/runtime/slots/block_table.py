@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemax.runtime.slots.arrays import FreeList, grown
-from schemax.runtime.slots.plan import Ints
+from schemax.runtime.slots.arrays import FreeList, Ints, grown
 from schemax.runtime.slots.slot_table import SlotTable
 
 

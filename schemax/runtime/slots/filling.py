@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from schemax.runtime.slots.arrays import Ids
 from schemax.runtime.slots.outputs import passes_of
-from schemax.runtime.slots.plan import Ids
 from schemax.runtime.slots.requests import Request, with_retries
 from schemax.tokens import ChildSlot, CopySource, Role, SlotOutput, SlotSpec
 
@@ -99,14 +99,14 @@ class Filling:
         granted = len(slot.spec.begun) + slot.budget
         followed: list[AskedSlot] = []
         for child in slot.spec.follow_ups.after(output):
-            rest = granted - len(child.spec.begun)
-            if child.role == "branch" and (not self._follows_branches or rest <= 0):
+            left = granted - len(child.spec.begun)
+            if child.role == "branch" and (not self._follows_branches or left <= 0):
                 continue
             number = child_number(slot.number, len(followed))
-            asked = self._asked(child, slot.digest, number, slot.sources, rest)
+            follow_up = self._asked(child, slot.digest, number, slot.sources, left)
             if child.role == "free_text":
-                asked.place, asked.path = slot.place, slot.path
-            followed.append(asked)
+                follow_up.place, follow_up.path = slot.place, slot.path
+            followed.append(follow_up)
         return followed
 
     def _next_wave(self) -> list[AskedSlot]:
@@ -114,7 +114,7 @@ class Filling:
         before = passes_of(self._earlier)
         wave = (slot.whole for slot in self.slots)
         self._earlier += tuple(
-            replace(one, passes_before=before) if before else one for one in wave
+            replace(output, passes_before=before) if before else output for output in wave
         )
         request = self.request
         called = request.next_wave(self._earlier)
@@ -129,11 +129,11 @@ class Filling:
         digest: int,
         number: int,
         sources: tuple[CopySource, ...],
-        rest: int = 0,
+        left: int = 0,
     ) -> AskedSlot:
-        """Asks for a child. rest: what is left of the parent's budget."""
+        """Asks for a child. left: what is left of the parent's budget."""
         request = self.request
-        budget = rest
+        budget = left
         if child.k_max is not None:
             k_max, position = np.array([child.k_max]), np.array([key_end(child.key, request)])
             budget = int(with_retries(k_max, position, request.retries, request.bound)[0])

@@ -54,8 +54,8 @@ def free_bytes(device: torch.device) -> int:
         return torch.cuda.mem_get_info(device)[0] + held
     try:
         lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        found = {name: rest.split()[0] for name, _, rest in (x.partition(":") for x in lines)}
-        free = 1024 * int(found["MemAvailable"])
+        sizes = {name: value.split()[0] for name, _, value in (x.partition(":") for x in lines)}
+        free = 1024 * int(sizes["MemAvailable"])
     except (OSError, KeyError):
         return 4 << 30  # not Linux: a modest guess
     try:  # a container may have less than its host

@@ -1,10 +1,11 @@
-"""`DocumentOutput`: the runtime's output for a document."""
+"""The outputs of documents, and what the watcher of a request learns after every pass."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from schemax.runtime.slots.arrays import Ids
 from schemax.tokens import SlotOutput
 
 NO_MEMORY = "there is not enough memory for a document of this length; shorten the text"
@@ -64,3 +65,73 @@ def exceeds(needed: int, bound: int | None) -> str | None:
     if bound is None or needed <= bound:
         return None
     return f"needs {needed:,} positions, and the model's context has {bound:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A slot's place in its request.
+
+    number: the place among the request's first slots; -1 for a slot of a later wave, which has a
+    `path` instead. is_free_text: whether the slot is a choice asked as free text.
+    """
+
+    number: int = -1
+    path: tuple[str, ...] = ()
+    is_free_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The tokens that a pass wrote into one of a request's slots.
+
+    place: the slot's. start: the number of tokens that the slot had written before.
+    ids: the chosen token, and the tokens behind it that followed without a choice.
+    logprob: of the chosen token. rivals: (id, probability) of the likeliest tokens, before the
+    grammar rules any out.
+    """
+
+    place: Place
+    start: int
+    ids: Ids
+    logprob: float
+    rivals: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A request's progress by one pass.
+
+    number: counts the passes that had written for the request before. If memory runs out, a request
+        begins again, and its number at 0.
+    others: counts tokens chosen for items of lists, and for choices not taken.
+    done: outputs, by place, of slots newly done with all slots that followed.
+    """
+
+    number: int
+    steps: tuple[Step, ...]
+    others: int
+    done: Mapping[int, SlotOutput]
+
+
+@dataclass(slots=True, eq=False)
+class Watcher:
+    """The watcher of a request.
+
+    tell: called in the thread that runs the model; must return soon. num_rivals: the number of
+    rivals wanted with every chosen token.
+    """
+
+    tell: Callable[[Progress], None]
+    num_rivals: int = 0
+    _number: int = 0
+    _told: set[int] = field(default_factory=set)
+
+    def begin(self) -> None:
+        self._number = 0
+        self._told.clear()
+
+    def saw(self, steps: Sequence[Step], others: int, done: Mapping[int, SlotOutput]) -> None:
+        fresh = {place: output for place, output in done.items() if place not in self._told}
+        self._told.update(fresh)
+        self.tell(Progress(self._number, tuple(steps), others, fresh))
+        self._number += 1

@@ -1,4 +1,4 @@
-"""Position ids, documents and slots of a prompt's tokens (paper, section 4.3.1, Algorithm 2)."""
+"""A prompt token by token, for training, the oracle and `explain`: what its requests lay out."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from schemax.config import DecodingConfig
-from schemax.tokens import PromptIds, SlotSpec
+from schemax.runtime.slots.arrays import Ids, Ints
+from schemax.runtime.slots.requests import new_request
+from schemax.tokens import PromptIds, StopTable
 
-Ints = npt.NDArray[np.int64]
-Ids = tuple[int, ...]
-_FREE = SlotSpec()
+# Stop rules do not change a layout.
+_NO_STOP = StopTable(np.zeros((0, 0), np.int8), ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,9 +27,7 @@ class Plan:
     last_index: (S,) the token whose logits give the slot's first token: the end of its key.
     last_position: (S,) the position id of that token; the k-th value token gets this plus k.
     k_max: (S,) token budgets.
-    sampling_keys: (S, 2) keys of random numbers: the document's digest and, as a rule, n.
-    specs: (S,) specs of the slots.
-    answers: (S,) tokens that the slots write whatever the model says; None lets it choose.
+    max_position: the largest position id that can occur; gaps, budgets and further slots count.
     """
 
     input_ids: Ints
@@ -42,20 +40,7 @@ class Plan:
     last_index: Ints
     last_position: Ints
     k_max: Ints
-    sampling_keys: Ints
-    specs: tuple[SlotSpec, ...]
-    answers: tuple[Ids, ...] | None = None
-
-    @property
-    def max_position(self) -> int:
-        """The largest position id that can occur; gaps, budgets and further slots count."""
-        furthest = max(self.position_ids.max(), (self.last_position + self.k_max - 1).max())
-        for place, spec in enumerate(self.specs):
-            if spec.follow_ups is not None:
-                key = (self.slot == self.slot_ids[place]).sum()
-                stem = self.last_position[place] - key
-                furthest = max(furthest, stem + spec.follow_ups.extent - 1)
-        return int(furthest)
+    max_position: int
 
     @property
     def max_tokens(self) -> int:
@@ -63,67 +48,56 @@ class Plan:
         return len(self.input_ids) + int(self.k_max.sum())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Keys:
-    """Key segments, laid out behind the output's opening: positions count from its end.
-
-    slot: (K,) the segment of each token. last_index: (N,) the last token of each segment, or of the
-    segment before an empty one; -1 if there is none. last_position: (N,) their position ids.
-    """
-
-    input_ids: Ints
-    position_ids: Ints
-    slot: Ints
-    last_index: Ints
-    last_position: Ints
-
-
-def lay_out_keys(keys: tuple[Ids, ...], k_max: tuple[int, ...], layout: str) -> Keys:
-    """Lays out (N,) keys: Algorithm 2 for `gapped`, all from the same start for `branched`."""
-    positions: list[int] = []
-    last_index, last_position = [], []
-    position = 0
-    for key, budget in zip(keys, k_max, strict=True):
-        if layout == "branched":
-            position = 0
-        positions.extend(range(position, position + len(key)))
-        position += len(key)
-        last_index.append(len(positions) - 1)
-        last_position.append(position - 1)
-        position += budget
-    return Keys(
-        input_ids=_ints([token for key in keys for token in key]),
-        position_ids=_ints(positions),
-        slot=np.repeat(np.arange(len(keys)), [len(key) for key in keys]),
-        last_index=_ints(last_index),
-        last_position=_ints(last_position),
-    )
-
-
 def plan_prompt(prompt: PromptIds, config: DecodingConfig) -> Plan:
-    """Lays out a prompt token by token, for training, the oracle and `explain`."""
-    tokens = _Tokens()
-    tokens.add(prompt.instruction, document=-1)
-    if config.documents == "stacked":
-        for j, document in enumerate(prompt.documents):
-            tokens.add(document, document=j)
-        tokens.add(prompt.opening, document=-1)
-        tokens.add_keys(prompt, range(len(prompt.keys)), config)
-    else:
-        behind = start = tokens.position
-        for number, demonstration in enumerate(prompt.demonstrations):
-            tokens.position = behind
-            tokens.add(demonstration, document=-2 - number)
-            start = max(start, tokens.position)
-        for j, document in enumerate(prompt.documents):
-            tokens.position = start
-            tokens.add(document, document=j)
-            tokens.add(prompt.opening, document=j)
-            tokens.add_keys(prompt, [j], config)
-    plan = tokens.plan((prompt.slots or (_FREE,) * len(prompt.k_max)) * len(prompt.keys))
-    if prompt.answers is None:
-        return plan
-    return replace(plan, answers=tuple(answer for row in prompt.answers for answer in row))
+    """Lays out a prompt: J stacked documents in one request, or one request per document."""
+    is_stacked = config.documents == "stacked"
+    shared = len(prompt.instruction)
+    tokens = [_run(prompt.instruction, 0, -1)]
+    for number, demonstration in enumerate(prompt.demonstrations):
+        tokens.append(_run(demonstration, shared, -2 - number))
+    length = sum(len(ids) for ids, *_ in tokens)
+    slots, furthest = [], 0
+    for j, part in enumerate([prompt] if is_stacked else _documents(prompt)):
+        request = new_request(part, _NO_STOP, config)
+        layout = request.layout
+        # A short instruction is no prefix: every request reads it at the start of its stem.
+        own = shared - len(request.prefix)
+        opening = np.full(len(prompt.opening), -1 if is_stacked else j)
+        key_lengths = layout.suffix_lengths + np.diff(layout.visible, prepend=0)
+        names = j * len(prompt.k_max) + np.arange(layout.num_slots)
+        document = [np.repeat(j + np.arange(len(part.documents)), request.num_document_tokens)]
+        document += [opening, np.repeat(j + layout.owners, key_lengths)]
+        branches = names if config.layout == "branched" else np.full_like(names, -1)
+        branch = np.repeat(branches, key_lengths)
+        before = len(request.stem) - own - len(layout.skeleton)
+        tokens.append(
+            (
+                np.concatenate([request.stem[own:], layout.suffix]),
+                np.concatenate(
+                    [
+                        request.stem_positions[own:],
+                        layout.suffix_positions + request.first_position,
+                    ]
+                ),
+                np.concatenate(document),
+                np.concatenate([np.full(before, -1), branch]),
+            )
+        )
+        slots.append(
+            (
+                names,
+                j + layout.owners,
+                length + before + key_lengths.cumsum() - 1,
+                layout.last_position + request.first_position,
+                layout.budgets,
+            )
+        )
+        length += before + len(branch)
+        furthest = max(furthest, request.max_position)
+    by_token = [np.concatenate(parts) for parts in zip(*tokens, strict=True)]
+    by_slot = [np.concatenate(parts) for parts in zip(*slots, strict=True)]
+    columns: list[Any] = [*by_token, np.zeros(length, np.int64), *by_slot, furthest]
+    return Plan(*columns)
 
 
 def with_values(plan: Plan, values: Sequence[Sequence[int]]) -> Plan:
@@ -137,65 +111,24 @@ def with_values(plan: Plan, values: Sequence[Sequence[int]]) -> Plan:
     for (slot, document, position), value in zip(places, values, strict=False):
         steps = np.arange(1, len(value) + 1)
         owner, branch = np.full_like(steps, document), np.full_like(steps, slot)
-        columns.append((_ints(value), position + steps, owner, branch, steps))
+        columns.append((np.array(value, np.int64), position + steps, owner, branch, steps))
     ids, positions, document, slot, step = map(np.concatenate, zip(*columns, strict=True))
     return replace(
         plan, input_ids=ids, position_ids=positions, document=document, slot=slot, step=step
     )
 
 
-class _Tokens:
-    """Collects the tokens of a plan. position: the position id of the next segment."""
-
-    def __init__(self) -> None:
-        self.position = 0
-        self.length = 0
-        self._tokens: list[tuple[Ints, ...]] = []
-        self._slots: list[tuple[Ints, ...]] = []
-
-    def add(self, ids: Ids, *, document: int) -> None:
-        count = len(ids)
-        positions = np.arange(self.position, self.position + count)
-        none = np.full(count, -1)
-        self._tokens.append((_ints(ids), positions, np.full(count, document), none))
-        self.position += count
-        self.length += count
-
-    def add_keys(self, prompt: PromptIds, documents: Sequence[int], config: DecodingConfig) -> None:
-        """Adds the keys of some documents, one behind the other."""
-        width = len(prompt.k_max)
-        flat = tuple(key for j in documents for key in prompt.keys[j])
-        keys = lay_out_keys(flat, prompt.k_max * len(documents), config.layout)
-        owners = np.repeat(_ints(documents), width)
-        numbers = np.tile(_ints(prompt.numbers or range(width)), len(documents))
-        names = owners * width + np.tile(np.arange(width), len(documents))
-        belongs = names[keys.slot]
-        self._tokens.append(
-            (
-                keys.input_ids,
-                keys.position_ids + self.position,
-                owners[keys.slot],
-                belongs if config.layout == "branched" else np.full_like(belongs, -1),
-            )
-        )
-        self._slots.append(
-            (
-                names,
-                owners,
-                keys.last_index + self.length,
-                keys.last_position + self.position,
-                np.tile(_ints(prompt.k_max), len(documents)),
-                np.stack([_ints(prompt.sampling_keys)[owners], numbers], axis=1),
-            )
-        )
-        self.length += len(keys.input_ids)
-
-    def plan(self, specs: tuple[SlotSpec, ...]) -> Plan:
-        tokens = (np.concatenate(parts) for parts in zip(*self._tokens, strict=True))
-        slots = (np.concatenate(parts) for parts in zip(*self._slots, strict=True))
-        columns: list[Any] = [*tokens, np.zeros(self.length, np.int64), *slots, specs]
-        return Plan(*columns)
+def _documents(prompt: PromptIds) -> list[PromptIds]:
+    """Prompts of one document each."""
+    rows = zip(prompt.documents, prompt.keys, prompt.sampling_keys, strict=True)
+    return [
+        replace(prompt, documents=(ids,), keys=(keys,), sampling_keys=(digest,), answers=None)
+        for ids, keys, digest in rows
+    ]
 
 
-def _ints(values: object) -> Ints:
-    return np.asarray(values, dtype=np.int64)
+def _run(ids: Ids, start: int, document: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """The columns of consecutive tokens that belong to no slot."""
+    count = len(ids)
+    positions = np.arange(start, start + count)
+    return np.array(ids, np.int64), positions, np.full(count, document), np.full(count, -1)

@@ -1,7 +1,7 @@
 """A request: one prompt whose slots are filled together, laid out and ready for the scheduler.
 
-Of isolated documents a request has one; stacked documents share a request. What is the same for all
-documents of a category (keys, budgets, grammars) is laid out once, in a `SlotLayout`.
+An isolated document has a request of its own; stacked documents share a request. A `SlotLayout`
+holds the keys, budgets and grammars that all documents of a category share.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from schemax.config import DecodingConfig
-from schemax.runtime.slots.plan import Ids, Ints, lay_out_keys
-from schemax.runtime.slots.watcher import Watcher
+from schemax.runtime.slots.arrays import Ids, Ints, ranks
+from schemax.runtime.slots.outputs import Watcher
 from schemax.tokens import ChildSlot, CopySource, PromptIds, SlotOutput, SlotSpec, StopTable, Waves
 
 # A shorter instruction is read with every document: attending to it apart would cost more.
@@ -253,35 +253,41 @@ def slot_layout(
         keys, num_documents = (((),),), 1
     width = len(k_max)
     flat = tuple(key for row in keys for key in row)
-    found = lay_out_keys(flat, k_max * num_documents, layout)
-    budgets = np.array(k_max * num_documents, np.int64)
-    every = (specs or (_FREE,) * width) * num_documents
+    budgets = np.tile(np.array(k_max, np.int64), num_documents)
     lengths = np.array([len(key) for key in flat], np.int64)
-    none = np.zeros(0, np.int64)
+    is_branched = layout == "branched"
+    # Branches begin at the same place; in a skeleton, keys and gaps follow one another (Algorithm 2
+    # of the paper).
+    ends = lengths.cumsum()
+    starts = np.zeros_like(lengths) if is_branched else ends - lengths + budgets.cumsum() - budgets
+    token_ids = np.array([token for key in flat for token in key], np.int64)
+    positions = np.repeat(starts, lengths) + ranks(lengths)
+    last_position = starts + lengths - 1
+    slot_specs = (specs or (_FREE,) * width) * num_documents
     # A value's last token is never an input, so that it needs no position.
-    extent = int((found.last_position + budgets).max())
-    extents = [
-        int(last) - int(length) + spec.follow_ups.extent
-        for spec, last, length in zip(every, found.last_position, lengths, strict=True)
+    extents = [int((last_position + budgets).max())]
+    extents += [
+        int(start) - 1 + spec.follow_ups.extent
+        for spec, start in zip(slot_specs, starts, strict=True)
         if spec.follow_ups is not None
     ]
-    is_branched = layout == "branched"
+    none = np.zeros(0, np.int64)
     return SlotLayout(
-        skeleton=none if is_branched else found.input_ids,
-        skeleton_positions=none if is_branched else found.position_ids,
-        suffix=found.input_ids if is_branched else none,
-        suffix_positions=found.position_ids if is_branched else none,
+        skeleton=none if is_branched else token_ids,
+        skeleton_positions=none if is_branched else positions,
+        suffix=token_ids if is_branched else none,
+        suffix_positions=positions if is_branched else none,
         suffix_lengths=lengths if is_branched else np.zeros_like(lengths),
         keys=flat if is_branched else ((),) * len(flat),
-        visible=np.zeros_like(lengths) if is_branched else found.last_index + 1,
-        last_position=found.last_position,
+        visible=np.zeros_like(lengths) if is_branched else ends,
+        last_position=last_position,
         budgets=budgets,
         numbers=np.tile(np.array(numbers or range(width), np.int64), num_documents),
         owners=np.repeat(np.arange(num_documents), width),
-        specs=every,
-        null_ids=np.array([spec.null_id for spec in every], np.int64),
-        extent=max([extent, *extents]),
-        may_call=any(spec.follow_ups is not None for spec in every),
+        specs=slot_specs,
+        null_ids=np.array([spec.null_id for spec in slot_specs], np.int64),
+        extent=max(extents),
+        may_call=len(extents) > 1,
     )
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from schemax.runtime.slots.arrays import FreeList, grown, ranks
-from schemax.runtime.slots.plan import Ids, Ints
+from schemax.runtime.slots.arrays import FreeList, Ids, Ints, grown, ranks
 from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
 
 Floats = npt.NDArray[np.float64]
@@ -133,17 +132,17 @@ class SlotTable:
             return None
         step = self.step[slots]
         width = self._answers.shape[1]
-        given = self._answers[slots, np.minimum(step, width - 1)]
-        return np.where(step < width, given, -1)
+        ids = self._answers[slots, np.minimum(step, width - 1)]
+        return np.where(step < width, ids, -1)
 
     def newest(self, slots: Ints) -> Ints:
-        """The tokens that the model has not read of some slots, slot by slot."""
+        """The tokens of (n,) slots that the model has not read, slot by slot."""
         counts = self.num_new[slots]
         owner = np.repeat(slots, counts)
         behind = np.repeat(counts, counts) - ranks(counts)
         # Child slots have written nothing yet; see `Scheduler.new_ids`.
-        found: Ints = self.written[owner, np.maximum(self.step[owner] - behind, 0)]
-        return found
+        ids: Ints = self.written[owner, np.maximum(self.step[owner] - behind, 0)]
+        return ids
 
     def write(
         self,
@@ -170,9 +169,9 @@ class SlotTable:
         self.reason[slots] = np.where(state == EOS, 1, np.where(state == DONE, 0, 2))
 
     def write_forced(self, slot: int, ids: Ids) -> None:
-        """Writes tokens behind the chosen one that nothing else can stand in the place of.
+        """Writes forced tokens behind the chosen token, as far as the budget goes.
 
-        As far as the budget goes. The last of them may meet the stop rule.
+        The last forced token may complete the stop rule.
         """
         step = int(self.step[slot])
         ids = ids[: int(self.budget[slot]) - step]
@@ -243,7 +242,7 @@ _PLACES = {
 
 
 def _blocks(count: int) -> dict[str, Any]:
-    """By kind, columns of so many slots, which begin with 0."""
+    """Columns of `count` slots by kind, filled with 0."""
     return {kind: np.zeros((len(_COLUMNS[kind]), count), _DTYPES[kind]) for kind in _DTYPES}
 
 
@@ -260,15 +259,15 @@ class StopTables:
 
     def start(self, stop: StopTable) -> int:
         """The first state of a rule, which is added on first use."""
-        found = self._starts.get(stop)
-        if found is None:
-            found = self._starts[stop] = len(self.next_state)
+        first = self._starts.get(stop)
+        if first is None:
+            first = self._starts[stop] = len(self.next_state)
             table = stop.next_state.astype(np.int16)
-            table[table >= 0] += found
+            table[table >= 0] += first
             table[:, [i for i in stop.eos_ids if 0 <= i < table.shape[1]]] = EOS
-            known = self.next_state if found else table[:0]
+            known = self.next_state if first else table[:0]
             self.next_state = np.concatenate([known, table])
-        return found
+        return first
 
     def after(self, ids: Ids, state: int) -> int:
         for token in ids:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from schemax.runtime.slots.plan import Ints
+from schemax.runtime.slots.arrays import Ints
 
 SHARED = {"cpu"}
 """Types of devices that share the host's memory and need no copies."""

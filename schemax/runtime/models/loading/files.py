@@ -17,14 +17,14 @@ def find_file(name: str, file: str, revision: str | None) -> Path | None:
     if Path(name).exists():
         path = (Path(name) if Path(name).is_dir() else Path(name).parent) / file
         return path if path.is_file() else None
-    found = cached_file(
+    cached = cached_file(
         name,
         file,
         revision=revision,
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,
     )
-    return Path(found) if found else None
+    return Path(cached) if cached else None
 
 
 def read_object(path: Path) -> dict[str, Any]:

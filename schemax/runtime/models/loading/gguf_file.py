@@ -50,11 +50,11 @@ def gguf_in(name: str) -> str:
         raise ModelError(f"there is no file {name}")
     if not folder.is_dir() or any((folder / file).is_file() for file in _OTHERS):
         return name
-    found = sorted(file for file in folder.iterdir() if is_gguf(file) and file.is_file())
-    if len(found) > 1:
-        files = [file.name for file in found]
+    paths = sorted(file for file in folder.iterdir() if is_gguf(file) and file.is_file())
+    if len(paths) > 1:
+        files = [file.name for file in paths]
         raise ModelError(f"{name} holds {len(files)} GGUF files ({some(files)}); name one of them")
-    return str(found[0]) if found else name
+    return str(paths[0]) if paths else name
 
 
 def checked_header(path: Path) -> GGUFHeader:

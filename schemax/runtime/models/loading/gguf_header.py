@@ -95,11 +95,11 @@ class _Cursor:
         self.at += struct.calcsize("<" + format)
         return value
 
-    def count(self, format: str, most: int, what: str) -> int:
-        found: int = self.take(format)
-        if found > most:
-            raise ValueError(f"it states {found:,} {what}")
-        return found
+    def count(self, format: str, most: int, noun: str) -> int:
+        number: int = self.take(format)
+        if number > most:
+            raise ValueError(f"it states {number:,} {noun}")
+        return number
 
     def string(self) -> str:
         length = self.count("Q", _LONGEST_STRING, "bytes of one text")

@@ -198,10 +198,10 @@ def _pick_dtype(
             return automatic_dtype(trained.dtype)[0]
         own: torch.dtype | None = getattr(config, "dtype", None)
         return own or torch.float32
-    found = getattr(torch, dtype, None)
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+    named = getattr(torch, dtype, None)
+    if not isinstance(named, torch.dtype) or not named.is_floating_point:
         raise ModelError(f"unknown dtype {dtype!r}; use float32, bfloat16 or float16")
-    return found
+    return named
 
 
 # The parts

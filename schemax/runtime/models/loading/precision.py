@@ -45,11 +45,11 @@ def automatic_dtype(trained: str | None) -> tuple[torch.dtype, str]:
     if trained is None:
         return torch.float32, "exact; the model's schemax.json names no other"
     speedup = bfloat16_speedup()
-    found = (
+    reason = (
         f"the model's schemax.json names it, and its products take {1 / speedup:.2g} of the time"
     )
     if speedup > _WORTH_IT:
-        return torch.bfloat16, found
+        return torch.bfloat16, reason
     return (
         torch.float32,
         f"products in {trained}, which the model's schemax.json names, gain nothing",
@@ -123,10 +123,10 @@ def _quantizer(
         with refusing(name):
             return TorchAoConfig(import_module("torchao.quantization").Int8WeightOnlyConfig())
     if place.type != "cuda":
-        other = 'or take "int8", which runs on a CPU' if quantization == "nf4" else "or on a CPU"
+        remedy = 'or take "int8", which runs on a CPU' if quantization == "nf4" else "or on a CPU"
         raise ModelError(
             f"{name}: {quantization} needs a CUDA device, and the model was to run on "
-            f"{str(place)!r}; load it without `quantization`, {other}"
+            f"{str(place)!r}; load it without `quantization`, {remedy}"
         )
     need("bitsandbytes", name, "nf4", "'.[bitsandbytes]' in a checkout of schemax")
     with refusing(name):

@@ -42,17 +42,17 @@ def _rounded(values: Tensor, dtype: torch.dtype, random: torch.Generator) -> Ten
     error = (values - near.float()).abs()
     # The bits of a float, as an integer, grow with its size, whatever its sign.
     away = torch.where(near.float().abs() < values.abs(), 1, -1).to(torch.int16)
-    other = (near.view(torch.int16) + away).view(dtype)
-    gap = (other.float() - near.float()).abs()
+    neighbour = (near.view(torch.int16) + away).view(dtype)
+    gap = (neighbour.float() - near.float()).abs()
     chance = torch.rand(values.shape, generator=random, device=values.device)
-    return torch.where((error > 0) & (chance * gap < error), other, near)
+    return torch.where((error > 0) & (chance * gap < error), neighbour, near)
 
 
 def generator_of(
-    device: torch.device, made: dict[torch.device, torch.Generator]
+    device: torch.device, generators: dict[torch.device, torch.Generator]
 ) -> torch.Generator:
-    """The random generator of a device; made on first use and kept in `made`."""
-    return made.setdefault(device, torch.Generator(device).manual_seed(_SEED))
+    """The random generator of a device, created on first use and kept in `generators`."""
+    return generators.setdefault(device, torch.Generator(device).manual_seed(_SEED))
 
 
 def merge_adapters(tuned: Any) -> Any:

@@ -107,7 +107,7 @@ class Windows:
         known: dict[Any, Request] = {}
         for prompt, stop in window:
             place, self._place = self._place, self._place + len(prompt.documents)
-            # What documents of a category share is one object, which need not be compared.
+            # Documents of a category share these objects, so their ids are compared.
             shared = id(prompt.instruction), id(prompt.keys[0]), id(prompt.slots), id(stop)
             key = prompt.documents, prompt.demonstrations, prompt.answers, shared
             if (equal := known.get(key)) is not None:
@@ -146,8 +146,8 @@ def outputs(done: Iterable[Filled]) -> Iterator[Placed]:
             if isinstance(slots, DocumentOutput):
                 output = slots
             else:
-                mine = _slots_of(request, slots, j)
-                output = DocumentOutput(mine, passes_of(mine), document=j)
+                own = _slots_of(request, slots, j)
+                output = DocumentOutput(own, passes_of(own), document=j)
             for first in request.places:
                 yield first + j, output
 
@@ -169,14 +169,14 @@ def decode(
         request = checked(model, new_request(prompt, stop, config, place), config)
         if not isinstance(request, Request):
             raise ValueError(request[0][1].problem)
-        request.index = sum(other.num_slots for other in requests)
+        request.index = sum(earlier.num_slots for earlier in requests)
         requests.append(request)
-    found: dict[int, tuple[SlotOutput, ...]] = {}
+    filled: dict[int, tuple[SlotOutput, ...]] = {}
     for request, slots in run(model, iter(requests), config, trace):
         if isinstance(slots, DocumentOutput):
             raise MemoryError(NO_MEMORY)
-        found[request.places[0]] = slots
-    return [found[place] for place in range(len(requests))]
+        filled[request.places[0]] = slots
+    return [filled[place] for place in range(len(requests))]
 
 
 def _alike(request: Request) -> tuple[bool, int, tuple[int, ...], int]:

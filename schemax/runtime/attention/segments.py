@@ -19,7 +19,7 @@ from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
-from schemax.runtime.attention.attention_backends import attend
+from schemax.runtime.attention.backends import attend
 from schemax.runtime.attention.batch import KVSegment, SegmentKind
 from schemax.runtime.attention.kv_pool import KVLayer, rows_of
 from schemax.runtime.attention.masks import Mask
@@ -59,29 +59,29 @@ def attend_segments(
         grouped = query[None] if segment.queries is None else rows_of(query, segment.queries)
         key, value = layer.fetch(segment)
         causal = segment.causal and mask is None
-        found, weight = attend(
+        result, weight = attend(
             grouped, key, value, scale, mask, causal, softcap, prefers_flex=prefers_flex
         )
-        found, weight = found.flatten(0, 1), weight.flatten(0, 1)
+        result, weight = result.flatten(0, 1), weight.flatten(0, 1)
         real, targets = segment.real, segment.targets
         if out is None or total is None:
-            if real is None and len(found) == len(query):
-                out, total = found, weight  # one segment for all
+            if real is None and len(result) == len(query):
+                out, total = result, weight  # one segment for all
                 continue
             shape = query.shape[:2]
-            out = found.new_empty(*shape, found.shape[-1])
+            out = result.new_empty(*shape, result.shape[-1])
             total = weight.new_empty(shape)
             if not segment.comes_first:
                 out.zero_()
                 total.fill_(torch.finfo(torch.float32).min)
         if segment.comes_first:
             out[targets], total[targets] = (
-                (found, weight)
+                (result, weight)
                 if real is None
-                else (found.index_select(0, real), weight.index_select(0, real))
+                else (result.index_select(0, real), weight.index_select(0, real))
             )
             continue
-        _take_up(out, total, targets, chains.merge if chains else merge_in, found, weight, real)
+        _take_up(out, total, targets, chains.merge if chains else merge_in, result, weight, real)
     assert out is not None
     assert total is not None
     if sinks is not None:
@@ -90,27 +90,27 @@ def attend_segments(
 
 
 def _take_up(
-    out: Tensor, total: Tensor, targets: Any, merge: Callable[..., None], *given: Any
+    out: Tensor, total: Tensor, targets: Any, merge: Callable[..., None], *arguments: Any
 ) -> None:
     """Merges results into the targets' rows; see `merge_in` and `own_in`."""
-    mine, sums = out[targets], total[targets]
-    merge(mine, sums, *given)
+    results, sums = out[targets], total[targets]
+    merge(results, sums, *arguments)
     if not isinstance(targets, slice):  # indexing by an array has made copies
-        out[targets], total[targets] = mine, sums
+        out[targets], total[targets] = results, sums
 
 
 def merge_in(
-    out: Tensor, total: Tensor, found: Tensor, weight: Tensor, real: Tensor | None
+    out: Tensor, total: Tensor, result: Tensor, weight: Tensor, real: Tensor | None
 ) -> None:
     """Merges the results of a segment into the results of others, in place.
 
-    out, total: (t, H, Dv) and (t, H) log-sum-exps. found, weight: (B * n, H, Dv) and (B * n, H), of
-    which t are `real`, see `KVSegment`.
+    out, total: (t, H, Dv) and (t, H) log-sum-exps. result, weight: (B * n, H, Dv) and (B * n, H),
+    of which t are `real`, see `KVSegment`.
     """
     if real is not None:
-        found, weight = found.index_select(0, real), weight.index_select(0, real)
-    share = torch.sigmoid(weight - total)[..., None].to(found.dtype)
-    out.lerp_(found, share)
+        result, weight = result.index_select(0, real), weight.index_select(0, real)
+    share = torch.sigmoid(weight - total)[..., None].to(result.dtype)
+    out.lerp_(result, share)
     total.copy_(torch.logaddexp(total, weight))
 
 
@@ -142,10 +142,10 @@ def own_in(
     largest = scores.amax(1)
     shares = (scores - largest[:, None]).exp()
     sums = shares.sum(1)
-    found = (shares[..., None] * values[places][:, :, :, None].float()).sum(1) / sums[..., None]
+    result = (shares[..., None] * values[places][:, :, :, None].float()).sum(1) / sums[..., None]
     weight = (largest + sums.log()).flatten(1)
     share = torch.sigmoid(weight - total)[..., None].to(out.dtype)
-    out.lerp_(found.flatten(1, 2).to(out.dtype), share)
+    out.lerp_(result.flatten(1, 2).to(out.dtype), share)
     total.copy_(torch.logaddexp(total, weight))
 
 
@@ -175,7 +175,7 @@ def segment_attention(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    **others: Any,
+    **options: Any,
 ) -> tuple[Tensor, None]:
     """Attends segments, in the signature of transformers' attention functions.
 
@@ -194,10 +194,10 @@ def segment_attention(
                 least = torch.finfo(query.dtype).min
                 unseen = torch.zeros_like(attention_mask, dtype=query.dtype)
                 attention_mask = unseen.masked_fill_(~attention_mask, least)
-        found: tuple[Tensor, None] = forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
+        attended: tuple[Tensor, None] = forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
         )
-        return found
+        return attended
     assert attention_mask is not None
     layer = cache.layer_under_way
     staged = cache.on(query.device)
@@ -208,8 +208,8 @@ def segment_attention(
         layer,
         attention_mask.shape[-1] - 1,
         query.shape[-1] ** -0.5 if scaling is None else scaling,
-        others.get("softcap"),
-        others.get("s_aux"),
+        options.get("softcap"),
+        options.get("s_aux"),
         prefers_flex=loaded_with == "flex_attention",
         chains=under_way.chains,
     )

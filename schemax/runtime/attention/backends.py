@@ -129,10 +129,10 @@ def _works(
     kernel: Kernel, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
 ) -> bool:
     """True if a CUDA kernel agrees with `plain` for heads of these sizes; logs the result once."""
-    made = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
 
     def random(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=made).to(device, dtype)
+        return torch.randn(shape, generator=generator).to(device, dtype)
 
     query, key, value = (
         random(2, 5, 4, sizes[0]),
@@ -147,9 +147,9 @@ def _works(
     try:
         for mask, length in tried:
             keys, values = key[:, :, :length], value[:, :, :length]
-            found = kernel(query, keys, values, 0.3, mask, length == 5, softcap)
+            results = kernel(query, keys, values, 0.3, mask, length == 5, softcap)
             expected = plain(query, keys, values, 0.3, mask, length == 5, softcap)
-            for got, right in zip(found, expected, strict=True):
+            for got, right in zip(results, expected, strict=True):
                 if not bool(((got.float() - right.float()).abs() <= _WRONG).all()):
                     raise ValueError("its results differ from those of matrix products")
     except Exception as error:  # a kernel may raise anything where the device or release lacks it
