@@ -54,7 +54,7 @@ def trace(given: Given) -> None:
     elif output is None:
         _show(found)
     if output is not None:
-        from schemax.evaluation.diagnosis.playback import playback
+        from schemax.evaluation.diagnosis.tracing import playback
         from schemax.report.pages import write_page
 
         write_page(output, playback(found, settings_of(declared).category))
