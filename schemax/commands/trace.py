@@ -60,7 +60,7 @@ def trace(args: Args) -> None:
     elif output is None:
         _show(record)
     if output is not None:
-        from schemax.evaluation.diagnosis.playback import playback
+        from schemax.evaluation.diagnosis.tracing import playback
         from schemax.report.pages import write_page
 
         write_page(output, playback(record, settings_of(declared).category))

@@ -158,8 +158,8 @@ def overlap(train: Sequence[Example], test: Sequence[Example]) -> tuple[str, ...
 
 def attribute_names(examples: Sequence[Example], category: str) -> list[str]:
     """Returns the annotated attributes of a category, most frequent first."""
-    names = [name for e in examples if e.category == category for name in e.attributes]
-    return sorted(set(names), key=lambda name: (-names.count(name), name))
+    counts = Counter(name for e in examples if e.category == category for name in e.attributes)
+    return sorted(counts, key=lambda name: (-counts[name], name))
 
 
 class _NumberText(str):

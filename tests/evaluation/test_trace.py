@@ -22,8 +22,7 @@ from typer.testing import CliRunner
 from schemax import AttrSchema, DecodingConfig, Extractor, InputError, attr, load_schema
 from schemax.base.resources import resource_dir
 from schemax.commands.cli import app
-from schemax.evaluation.diagnosis.playback import playback
-from schemax.evaluation.diagnosis.tracing import Trace, trace
+from schemax.evaluation.diagnosis.tracing import Trace, playback, trace
 
 TITLE = "Sony 55-Inch BRAVIA 4K UHD Smart TV </script><b>é 😀"
 

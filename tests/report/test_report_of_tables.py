@@ -64,7 +64,7 @@ def test_a_changed_input_gives_a_page_without_texts(run: Run, tmp_path: Path) ->
     assert run("report", "out.csv", "-o", "page.html").exit_code == 0
     data = data_of((tmp_path / "page.html").read_text())
     assert "t" not in data["rows"][1]
-    assert dict(data["overview"]["facts"])["Texts"].startswith("the input has changed")
+    assert dict(data["overview"]["facts"])["Texts"] == "not shown: the input has changed"
     refused(run("report", "in.jsonl"), "cannot tell how in.jsonl was made")
 
 

@@ -1,4 +1,4 @@
-"""Traces of one document: the tokens of every pass, with probabilities and likely alternatives."""
+"""Traces of a document: the tokens of every pass, with likely alternatives, and their page."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from schemax.compiler import CompiledSchema, TextCodec
 from schemax.errors import InputError, ModelError
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.extractor import Extractor
+from schemax.report.pages import asset, page_of, to_json
 from schemax.results import Extraction
 from schemax.runtime.slots.arrays import Ids
 from schemax.runtime.slots.outputs import Progress, Step, Watcher
@@ -177,3 +178,18 @@ def _all_of(slots: Iterable[SlotOutput]) -> Iterator[SlotOutput]:
     for slot in slots:
         yield slot
         yield from _all_of(slot.items)
+
+
+BODY, STYLE, SCRIPT = (asset(__file__, f"trace.{kind}") for kind in ("html", "css", "js"))
+"""The parts of a page that shows a trace; SCRIPT has `mountTrace`, which takes the trace."""
+
+
+def playback(trace: Trace, title: str) -> str:
+    """Returns a page that plays back the passes of a trace. UTF-8 can encode any page."""
+    return page_of(
+        title,
+        f"<header>\n  <h1>$title</h1>\n</header>\n{BODY}",
+        style=STYLE,
+        script=f"{SCRIPT}\nmountTrace(data);\n",
+        data=to_json(trace.to_dict()),
+    )

@@ -13,8 +13,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from schemax.attributes import asked_fields
-from schemax.evaluation.diagnosis import playback
-from schemax.evaluation.diagnosis.tracing import NUM_RIVALS, Tracer
+from schemax.evaluation.diagnosis.tracing import BODY, NUM_RIVALS, SCRIPT, STYLE, Tracer
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.readout import read_part
 from schemax.report.pages import asset, page_of
@@ -116,8 +115,8 @@ def _page(name: str) -> str:
     body, style, script = (asset(__file__, f"page.{kind}") for kind in ("html", "css", "js"))
     return page_of(
         f"schemax: {name}",
-        body.replace("$trace", playback.BODY),
-        style=playback.STYLE + style,
-        script=playback.SCRIPT + script,
+        body.replace("$trace", BODY),
+        style=STYLE + style,
+        script=SCRIPT + script,
         connect="'self'",
     )
