@@ -12,7 +12,7 @@ from schemax.io.finished import read_run_record, tables_of
 from schemax.io.merging import common_record, merge_tables
 from schemax.io.storage import refuse_inputs
 from schemax.report import open_report
-from schemax.report.overview import facts_of
+from schemax.report.page import facts_of
 from schemax.report.table import add_table
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from schemax.attributes.examples import FewShotExample
 from schemax.base.messages import counted, say, some_of
-from schemax.base.progress import track
+from schemax.base.messages import track
 from schemax.base.trained import note_trained
 from schemax.config import decoding_name
 from schemax.evaluation.datasets import Dataset, as_shown, note_texts, schemas_for

@@ -18,7 +18,7 @@ from transformers import (
     AutoTokenizer,
 )
 
-from schemax.base.hub import cached_folder
+from schemax.base.resources import cached_folder
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.extraction.extractor import Extractor
