@@ -15,8 +15,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from schemax.attributes.examples import FewShotExample
-from schemax.base.messages import counted, say, some_of
-from schemax.base.messages import track
+from schemax.base.messages import counted, say, some_of, track
 from schemax.base.trained import note_trained
 from schemax.config import decoding_name
 from schemax.evaluation.datasets import Dataset, as_shown, note_texts, schemas_for

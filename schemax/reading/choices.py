@@ -125,7 +125,8 @@ def words_of_choice(text: str) -> list[str]:
     pieces: list[str] = []
     for place, token in enumerate(tokens):
         if place and not is_glued(tokens[place - 1], token):
-            kinds, pieces = f"{kinds} ", [*pieces, ""]
+            kinds += " "
+            pieces.append("")
         sign = token.text if token.text in "+-'" else "," if token.text in _PUNCTUATION else "s"
         kinds += sign if token.kind == "sign" else "w"
         pieces.append(_number(token.text, is_alone) if token.kind == "number" else token.text)

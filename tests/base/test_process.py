@@ -1,7 +1,8 @@
-"""Threads: how many there are, what they do while they wait, and what the doctor says of them."""
+"""The process uses the processors it may use, and leaves loaded objects out of collections."""
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -149,3 +150,29 @@ def test_instructions_are_those_of_the_processor() -> None:
     assert found["VNNI"] is bool({"avx512_vnni", "avx_vnni"} & flags)
     assert found["AVX512-BF16"] is ("avx512_bf16" in flags)
     assert found["AMX"] is ("amx_tile" in flags)
+
+
+def test_what_is_there_is_left_out_for_as_long_as_the_context_lasts() -> None:
+    kept = [{"there": True}]
+    with process.frozen_heap():
+        later = [{"later": True}]
+        assert gc.get_freeze_count() > 1000
+        collected = gc.get_objects()
+        assert not any(item is kept for item in collected)
+        assert any(item is later for item in collected)
+    assert gc.get_freeze_count() == 0
+    assert any(item is kept for item in gc.get_objects())
+
+
+def test_collections_are_rarer_meanwhile_and_stay_off_where_they_are_off() -> None:
+    usual = gc.get_threshold()
+    with process.frozen_heap():
+        assert gc.get_threshold()[0] > usual[0]
+        assert gc.get_threshold()[1:] == usual[1:]
+    assert gc.get_threshold() == usual
+    try:
+        gc.set_threshold(0)
+        with process.frozen_heap():
+            assert gc.get_threshold()[0] == 0
+    finally:
+        gc.set_threshold(*usual)
