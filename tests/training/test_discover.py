@@ -20,7 +20,7 @@ from schemax.attributes import compile_attributes
 from schemax.base.resources import resource_dir
 from schemax.commands import options
 from schemax.commands.cli import app
-from schemax.config import DecodingConfig
+from schemax.extraction.defaults import Defaults
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.formats import get_format
 from schemax.results import SlotText, build
@@ -35,7 +35,7 @@ class Scripted:
     """Quacks like an Extractor: lists the names that it is given, and reads with a function."""
 
     def __init__(self, names: list[str] | str, read: Reader, finish_reason: str = "stop") -> None:
-        self.decoding = DecodingConfig()
+        self.defaults = Defaults()
         self.names = names if isinstance(names, str) else json.dumps(names)
         self.read, self.finish_reason = read, finish_reason
         self.asked: list[str] = []

@@ -20,7 +20,7 @@ from torch import Tensor
 from schemax.attributes import attr
 from schemax.compiler import as_codec, compile_schema
 from schemax.config import DecodingConfig
-from schemax.evaluation.diagnosis.examination import Agreement
+from schemax.evaluation.diagnosis.diagnosis import Agreement
 from schemax.extraction.schema import AttrSchema
 from schemax.runtime.attention.visibility import TokenInfo
 from schemax.runtime.engine.decode import Model, decode

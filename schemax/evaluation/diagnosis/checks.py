@@ -14,7 +14,7 @@ from schemax.base.process import usable_processors
 from schemax.compiler import compile_schema
 from schemax.compiler.tokenizer import as_codec
 from schemax.evaluation.diagnosis.agreement import TEMPLATE, TEXTS, Probe
-from schemax.evaluation.diagnosis.examination import Check
+from schemax.evaluation.diagnosis.diagnosis import Check
 from schemax.runtime.engine.fork import ForkModel
 from schemax.runtime.models.loading.precision import automatic_dtype, bfloat16_speedup, instructions
 from schemax.runtime.models.model import DecoderModel
