@@ -382,7 +382,7 @@ def test_sparse_rows_are_moved_together(
     assert any(moves)
 
 
-@in_some_ways
+@pytest.mark.parametrize("way", ["branched", "gapped"])
 def test_refused_documents_are_told_of_as_they_are_met(
     codec: TextCodec,
     small: Any,
