@@ -506,7 +506,6 @@ def test_unknown_format_and_preset(codec: TextCodec) -> None:
     [
         {"layout": "branched", "slots": "causal"},
         {"layout": "autoregressive", "slots": "causal"},
-        {"layout": "autoregressive", "stop": "newline"},
         {"layout": "sideways"},
         {"documents_per_prompt": 0},
         {"documents_per_prompt": None},
