@@ -22,14 +22,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from schemax.attributes import compile_attributes
-from schemax.base.calibration import Calibration
 from schemax.base.resources import resource_dir
 from schemax.commands import options
-from schemax.config import DecodingConfig
 from schemax.extraction.declarations import load_schema
+from schemax.extraction.defaults import Defaults
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.extractor import Extractor
-from schemax.extraction.prompt_file import PromptFile
 from schemax.formats import get_format
 from schemax.io.job import Job, source_of
 from schemax.io.storage import optional
@@ -139,9 +137,7 @@ class _ReadyMade:
     """A stand-in for an extractor that returns the same extraction for every document."""
 
     def __init__(self, schema: Any) -> None:
-        self.decoding, self.calibration = DecodingConfig(), Calibration()
-        self.format = self.template = None
-        self.prompt = PromptFile()
+        self.defaults = Defaults(is_trained=True)
         self.model = SimpleNamespace(model=None, dtype="float32")
         attributes, format = compile_attributes(schema), get_format("json")
         values = (_PARTS[n % len(_PARTS)][0] for n in range(len(attributes)))
@@ -149,13 +145,6 @@ class _ReadyMade:
         self._made: Extraction[Any] = build(
             schema, attributes, slots, format, index=0, document_id=None, steps=8, texts={}
         )
-
-    def named_template(self, schema: Any) -> None:
-        """Returns the default template: None, as nothing is compiled here."""
-
-    def settled(self, schema: Any, config: DecodingConfig, template: Any) -> tuple[Any, Any]:
-        """Returns the decoding and the template of a call, as given."""
-        return config, template
 
     def stream(
         self, records: Iterable[Any], schema: Any, *, text: Any

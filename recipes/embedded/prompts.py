@@ -32,8 +32,8 @@ from schemax.training.sequences import (
 
 # JSON, the default, is drawn twice as often.
 FORMATS = ("json", "json", "yaml", "xml")
-# Without grammars, which are no part of a prompt and take longer to compile than the rest.
-ALONE = replace(PRESETS["isolated"], constrain="nothing")
+# Without grammars of copied texts, which are no part of a prompt.
+ALONE = replace(PRESETS["isolated"], constrain="types")
 LAYOUTS: Mapping[DecodingConfig, float] = MappingProxyType(
     {
         # Rows of stacked documents are long, so that they take more than their share of the time.

@@ -123,7 +123,7 @@ def test_the_code_of_the_page_runs(task: str) -> None:
     assert _score(names["found"], schema, task) in page(task).replace("\n", " ")
     _run(larger, names)
     assert isinstance(names["extractor"], Extractor)
-    assert names["extractor"].template == "generic"
+    assert names["extractor"].defaults.template == "generic"
     assert len(names["found"]) == len(samples(task))
 
 
