@@ -191,8 +191,8 @@ class DecodingConfig:
 
     @property
     def ends_with_line(self) -> bool:
-        """True if a slot ends at the end of its line, not where its literal is complete."""
-        return self.constrain == "nothing" and self.layout != "autoregressive"
+        """True if a slot ends at the end of its line (section 4.3.4), not with its literal."""
+        return self.constrain == "nothing" and self.layout == "gapped"
 
     @property
     def is_held(self) -> bool:

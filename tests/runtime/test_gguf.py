@@ -92,8 +92,8 @@ def test_what_lies_beside_it(own: Path) -> None:
     (own.parent / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": "a.B"}}')
     (own.parent / "generation_config.json").write_text('{"eos_token_id": 9}')
     found = Extractor.from_pretrained(own, device="cpu")
-    assert found.template == "Mine: {{ documents[0].text }}\n"
-    assert found.format == "yaml"
+    assert found.defaults.template == "Mine: {{ documents[0].text }}\n"
+    assert found.defaults.format == "yaml"
     assert found.eos_ids == (0,)
 
 
