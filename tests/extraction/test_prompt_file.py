@@ -287,4 +287,4 @@ def test_every_verb_that_reads_takes_a_prompt(run: Run, tmp_path: Path) -> None:
         ("serve",),
         ("calibrate", labels, "--model", str(tmp_path.parent)),
     ):
-        refused(run(*command, "--prompt", "bad.json"), "bad.json", "not a prompt file")
+        refused(run(*command, "--prompt", "bad.json"), "bad.json", "cannot be used")
