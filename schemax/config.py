@@ -104,11 +104,11 @@ class DecodingConfig:
     batch_size: documents in flight, or "auto".
     constrain: what slots are held to (docs/constraints.md). `types`: values fit their fields'
         types. `document`: texts that a slot writes also stand in its document, so that the model
-        invents none. `nothing`: a slot holds whatever the model writes up to the end of the line
-        (section 4.3.4); a constrained slot ends where its literal is complete. None takes what the
-        model's folder says; without a word, it is `document` for a model that schemax did not
-        train, under the template `verbatim`, else `types`. The autoregressive layout has no slots
-        to constrain, and servers refuse `document`.
+        invents none. `nothing`: a slot holds whatever the model writes. None takes the setting of
+        the model's folder; if that has none, it is `document` for a model that schemax did not
+        train, under the template `verbatim`, else `types`. A slot ends where its literal is
+        complete; only with `nothing` in the layout `gapped` it ends with its line (section 4.3.4).
+        The autoregressive layout has no slots to constrain, and servers refuse `document`.
     min_probability: a less probable value becomes null, if its field may be null; None takes the
         model's own threshold (schemax.base.calibration), 0 keeps every value. Values of the
         autoregressive layout have no probability, so all of them are kept.
