@@ -147,7 +147,8 @@ class Extractions:
                     ready += self._read_out(refused, may_share)
                     if ready:
                         yield ready
-                    if call.has_room:
+                    # An input of refused documents alone never fills the room.
+                    if call.has_room and not call.results:
                         continue
                 if filled := call.take(_AT_ONCE):
                     yield self._read_out(outputs(filled), may_share)

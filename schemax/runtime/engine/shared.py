@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -129,7 +129,9 @@ class SharedEngine:
                 return None
             if self.has_passes or not lane.owners:
                 # So that its passes are full.
-                self._wait_for_sole_call(lambda call: call.given or not call.is_open)
+                self._wait_for_sole_call(
+                    lambda call: call.given or call.has_none_now or not call.is_open
+                )
             for place, call in enumerate(self._calls):
                 if call.key == lane.key and call.has_work:
                     self._calls.append(self._calls.pop(place))
@@ -170,7 +172,8 @@ class Call:
     """A caller's requests and their results: two bounded queues.
 
     given: requests that are not taken up yet; in_flight: those of the lane, in order. results:
-    wait to be used. Everything is guarded by the engine's lock.
+    wait to be used. has_none_now: whether the caller last read documents that need no request.
+    Everything is guarded by the engine's lock.
     """
 
     def __init__(self, engine: SharedEngine, config: DecodingConfig) -> None:
@@ -185,7 +188,7 @@ class Call:
         self.in_flight: dict[Request, None] = {}
         self.results: deque[Filled] = deque()
         self.error: BaseException | None = None
-        self.is_closed = self._no_more = False
+        self.has_none_now = self.is_closed = self._no_more = False
 
     # --- the caller's side -----------------------------------------------------------------------
 
@@ -208,13 +211,14 @@ class Call:
         """True if there is nothing more to come."""
         return not (self.is_open or self.given or self.in_flight or self.results)
 
-    def give(self, requests: Iterable[Request]) -> None:
-        """Raises ModelError where the engine has been closed."""
+    def give(self, requests: Collection[Request]) -> None:
+        """No requests say that there are none now. Raises ModelError where the engine is closed."""
         with self._engine.lock:
             if self._engine.is_closed:
                 raise ModelError("the extractor was closed before it had read all documents")
             if self.is_open:
                 self.given.extend(requests)
+                self.has_none_now = not requests
             self._engine.notify()
 
     def end(self) -> None:
