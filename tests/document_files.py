@@ -26,13 +26,16 @@ def form(value: str) -> bytes:
     return made.replace("/Type /Catalog", f"/Type /Catalog {form}").encode("latin-1")
 
 
-def pdf(*pages: Sequence[Line], more: str = "", media: str = A4) -> bytes:
-    """A PDF file in Helvetica, 12 points high. more: entries of all pages, such as "/Rotate 90"."""
+def pdf(*pages: Sequence[Line], more: str = "", media: str = A4, turn: str = "1 0 0 1") -> bytes:
+    """A PDF file in Helvetica, 12 points high.
+
+    more: entries of all pages, such as "/Rotate 90". turn: a matrix that turns every line.
+    """
     objects = ["<< /Type /Catalog /Pages 2 0 R >>", ""]
     objects.append("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>")
     kids = []
     for lines in pages:
-        shown = "".join(f"BT /F1 12 Tf {x} {y} Td ({text}) Tj ET\n" for x, y, text in lines)
+        shown = "".join(f"BT /F1 12 Tf {turn} {x} {y} Tm ({text}) Tj ET\n" for x, y, text in lines)
         objects.append(f"<< /Length {len(shown)} >>\nstream\n{shown}endstream")
         kids.append(f"{len(objects) + 1} 0 R")
         objects.append(
@@ -40,6 +43,34 @@ def pdf(*pages: Sequence[Line], more: str = "", media: str = A4) -> bytes:
             "/Resources << /Font << /F1 3 0 R >> >> >>"
         )
     objects[1] = f"<< /Type /Pages /Kids [{' '.join(kids)}] /Count {len(kids)} >>"
+    return _pdf_of(objects)
+
+
+def pdf_of_glyphs(*glyphs: str) -> bytes:
+    """A PDF file with a line of glyphs, each of which stands for a text of its own."""
+    texts = "".join(
+        f"<{65 + at:02X}> <{glyph.encode('utf-16-be').hex()}>\n" for at, glyph in enumerate(glyphs)
+    )
+    unicode = (
+        "begincmap\n1 begincodespacerange\n<00> <FF>\nendcodespacerange\n"
+        f"{len(glyphs)} beginbfchar\n{texts}endbfchar\nendcmap"
+    )
+    line = f"BT /F1 12 Tf 72 700 Td ({''.join(chr(65 + at) for at in range(len(glyphs)))}) Tj ET"
+    return _pdf_of(
+        [
+            "<< /Type /Catalog /Pages 2 0 R >>",
+            "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+            f"<< /Type /Page /Parent 2 0 R /MediaBox {A4} /Contents 4 0 R "
+            "/Resources << /Font << /F1 5 0 R >> >> >>",
+            f"<< /Length {len(line)} >>\nstream\n{line}\nendstream",
+            "<< /Type /Font /Subtype /TrueType /BaseFont /Helvetica /Encoding /WinAnsiEncoding "
+            f"/FirstChar 65 /LastChar 90 /Widths [{'600 ' * 26}] /ToUnicode 6 0 R >>",
+            f"<< /Length {len(unicode)} >>\nstream\n{unicode}\nendstream",
+        ]
+    )
+
+
+def _pdf_of(objects: Sequence[str]) -> bytes:
     out = BytesIO()
     out.write(b"%PDF-1.4\n")
     places = []

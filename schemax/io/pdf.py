@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import re
+import sys
 import threading
 from array import array
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from io import BytesIO
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
+from unicodedata import bidirectional, normalize
 
 from schemax.base.messages import counted, some_of
 from schemax.extraction.documents import MOST_CHARACTERS
@@ -22,8 +27,12 @@ logger = logging.getLogger(__name__)
 MOST_PAGES = 10_000
 
 _FAR = 1 << 20  # pixels of a page's sides in conversions of coordinates
-_HYPHEN = 2  # PDFium's code in the place of a hyphen at the end of a line, and of the line's end
+_HYPHEN = "\x02"  # PDFium's sign for a hyphen at the end of a line, together with the line's end
+_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
+_BROKEN = re.compile(rf"(?<![^\W_])([^\W_]+){_HYPHEN}([^\W_]+)(?![^\W_])")
 _PASSWORD = 4  # FPDF_ERR_PASSWORD
+_CONTROLS = frozenset((*range(32), 0xFFFE, 0xFFFF)) - set(map(ord, f"\t\n{_HYPHEN}"))
+_EXPANDED = frozenset(normalize("NFKC", chr(code)) for code in range(0xFB1D, 0xFEFD))
 _LOCK = threading.Lock()  # PDFium may be called by one thread at a time
 
 
@@ -52,29 +61,20 @@ def read_pdf(data: bytes, name: str) -> FileText:
 
     Raises ValueError for a file that cannot be read, has no text, or too many pages or characters.
     """
-    text: list[str] = []
-    boxes, pages = array("f"), array("q")
-    length, without = 0, []
+    sheets: list[tuple[str, array[float]]] = []
     with _opened(data) as document:
-        if len(document) > MOST_PAGES:
-            raise ValueError(
-                f"it has {len(document):,} pages, more than the {MOST_PAGES:,} that are read; "
-                "split it"
-            )
         total = len(document)
+        if total > MOST_PAGES:
+            raise ValueError(
+                f"it has {total:,} pages, more than the {MOST_PAGES:,} that are read; split it"
+            )
+        length = 0
         for number in range(total):
-            if text:
-                text.append("\n")
-                boxes.extend((0, 0, 0, 0))
-                length += 1
-            pages.append(length)
-            piece = _page_text(document, number, boxes)
-            length += len(piece)
-            text.append(piece)
-            if not piece.strip():
-                without.append(number + 1)
+            sheets.append(_read_page(document, number))
+            length += len(sheets[-1][0]) + 1
             if length > MOST_CHARACTERS:
                 raise ValueError(f"it has more than {MOST_CHARACTERS:,} characters; split it")
+    without = [number for number, (text, _) in enumerate(sheets, 1) if not text.strip()]
     if len(without) == total:
         raise ValueError(
             f"it has no text layer on its {counted(total, 'page')}, as of scans; recognise its "
@@ -85,55 +85,100 @@ def read_pdf(data: bytes, name: str) -> FileText:
             "%s: no text layer on %s of %d: %s; text in images is not read",
             *(name, counted(len(without), "page"), total, some_of(map(str, without))),
         )
-    return FileText.of("".join(text), name, pages, boxes)
+    return _bound(sheets, name)
 
 
-def _page_text(document: Any, number: int, boxes: array[float]) -> str:
-    """The text of a page; appends the places of its characters to `boxes`."""
+def _bound(sheets: list[tuple[str, array[float]]], name: str) -> FileText:
+    """The texts of all pages in one. A word that a hyphen breaks is whole if the file has it whole
+    elsewhere; other hyphens stay, since they may belong to the word ("water-resistant")."""
+    words: set[str] = set()
+    if any(_HYPHEN in text for text, _ in sheets):
+        words.update(word for text, _ in sheets for word in _WORD.findall(text.casefold()))
+    pieces: list[str] = []
+    boxes, pages, length = array("f"), array("q"), 0
+    for number, (text, places) in enumerate(sheets):
+        if number:
+            pieces.append("\n")
+            boxes.extend((0, 0, 0, 0))
+            length += 1
+        pages.append(length)
+        at = 0
+        for match in _BROKEN.finditer(text):
+            first, second = match[1].casefold(), match[2].casefold()
+            if first + second in words and f"{first}-{second}" not in words:
+                pieces.append(text[at : match.end(1)])
+                boxes.extend(places[4 * at : 4 * match.end(1)])
+                at = match.start(2)
+                length -= 1
+        pieces.append(text[at:])
+        boxes.extend(places[4 * at :])
+        length += len(text)
+    return FileText.of("".join(pieces).replace(_HYPHEN, "-"), name, pages, boxes)
+
+
+def _read_page(document: Any, number: int) -> tuple[str, array[float]]:
+    """The text of a page, and the places of its characters; fields and annotations come last."""
     pdfium = _pdfium()
     raw = pdfium.raw
     try:
-        _draw_notes(document, number, raw)
-        with closing(document[number]) as page, closing(page.get_textpage()) as letters:
-            to_page = _coordinates(page, raw)
-            place = raw.FS_RECTF()
-            pieces: list[str] = []
-            codes = [
-                raw.FPDFText_GetUnicode(letters.raw, at) for at in range(letters.count_chars())
-            ]
-            for at, code in enumerate(codes):
-                piece = _letters(codes, at, code)
-                if not piece:
-                    continue
-                box = (0.0, 0.0, 0.0, 0.0)
-                # Boxes as high as the font, so that a comma is as high as the digits beside it.
-                if not piece.isspace() and raw.FPDFText_GetLooseCharBox(letters.raw, at, place):
-                    box = to_page(place.left, place.top, place.right, place.bottom)
-                boxes.extend(box * len(piece))
-                pieces.append(piece)
-            return "".join(pieces)
+        with closing(document[number]) as page:
+            text, boxes = _page_text(page, raw)
+            if not raw.FPDFPage_GetAnnotCount(page.raw):
+                return text, boxes
+            own = raw.FPDFPage_CountObjects(page.raw)
+            raw.FPDFPage_Flatten(page.raw, raw.FLAT_NORMALDISPLAY)  # draws them on the page
+        # Read apart, since PDFium mixes the letters of texts that overlap.
+        with closing(document[number]) as page:
+            for _ in range(own):
+                drawn = raw.FPDFPage_GetObject(page.raw, 0)
+                raw.FPDFPage_RemoveObject(page.raw, drawn)
+                raw.FPDFPageObj_Destroy(drawn)
+            drawn_text, drawn_boxes = _page_text(page, raw)
     except pdfium.PdfiumError as error:
         raise ValueError(f"page {number + 1} is damaged: {error}") from None
+    if not drawn_text.strip():
+        return text, boxes
+    return f"{text}\n{drawn_text}", boxes + array("f", (0, 0, 0, 0)) + drawn_boxes
 
 
-def _draw_notes(document: Any, number: int, raw: Any) -> None:
-    """Draws form fields and annotations into the contents of a page."""
-    with closing(document[number]) as page:
-        if raw.FPDFPage_GetAnnotCount(page.raw):
-            raw.FPDFPage_Flatten(page.raw, raw.FLAT_NORMALDISPLAY)
+def _page_text(page: Any, raw: Any) -> tuple[str, array[float]]:
+    """The text of a page, and the places of its characters."""
+    to_page = _coordinates(page, raw)
+    place = raw.FS_RECTF()
+    nowhere: Box = (0.0, 0.0, 0.0, 0.0)
+    units: list[tuple[Box, int]] = []
+    with closing(page.get_textpage()) as letters:
+        for at in range(letters.count_chars()):
+            code = raw.FPDFText_GetUnicode(letters.raw, at)
+            if code in _CONTROLS or code > sys.maxunicode:
+                continue
+            box = nowhere
+            # Boxes as high as the font, so that a comma is as high as the digits beside it.
+            if not chr(code).isspace() and raw.FPDFText_GetLooseCharBox(letters.raw, at, place):
+                box = to_page(place.left, place.top, place.right, place.bottom)
+            units.append((box, code))
+    pieces: list[str] = []
+    boxes = array("f")
+    for box, glyph in groupby(units, itemgetter(0)):
+        piece = _letters([code for _, code in glyph], is_glyph=box != nowhere)
+        boxes.extend(box * len(piece))
+        pieces.append(piece)
+    return "".join(pieces), boxes
 
 
-def _letters(codes: list[int], at: int, code: int) -> str:
-    """The text of a character of PDFium; "" for a code without a character."""
-    if code == _HYPHEN:
-        around = [chr(letter) for letter in codes[max(0, at - 1) : at + 2 : 2]]
-        is_word = len(around) == 2 and all(letter.islower() for letter in around)
-        return "" if is_word else "-\n"
-    if code == 10 or code == 9:
-        return chr(code)
-    if code < 32 or 0xD800 <= code < 0xE000 or code in (0xFFFE, 0xFFFF) or code > 0x10FFFF:
-        return ""
-    return chr(code)
+def _letters(codes: Sequence[int], is_glyph: bool) -> str:
+    """The text of PDFium's UTF-16 code units.
+
+    is_glyph: all units are of a single glyph, such as a ligature. PDFium turns the units of a
+    glyph from right to left round, unless it has expanded a presentation form of Unicode itself.
+    """
+    text = "".join(map(chr, codes))
+    if is_glyph and len(text) > 1:
+        is_turned = any(bidirectional(letter) in ("R", "AL") for letter in text)
+        is_expanded = text in _EXPANDED and text[::-1] not in _EXPANDED
+        if (is_turned and not is_expanded) or "\udc00" <= text[0] <= "\udfff":
+            text = text[::-1]
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
 
 
 def _coordinates(page: Any, raw: Any) -> Callable[..., Box]:

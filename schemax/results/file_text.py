@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias, cast
 
 from schemax.reading.markup import MarkedUp, as_plain
 
@@ -71,26 +71,30 @@ class FileText(MarkedUp):
         return Location(page, tuple(self._lines(start, end)))
 
     def _lines(self, start: int, end: int) -> list[Box]:
-        """The boxes of characters, successive boxes on a line merged."""
+        """The boxes of characters, those of a line merged, in any direction of writing."""
         boxes: list[Box] = []
-        for at in range(4 * start, 4 * end, 4):
-            left, top, right, bottom = self._boxes[at : at + 4]
-            if right <= left and bottom <= top:
-                continue
-            if boxes:
-                last = boxes[-1]
-                overlap = min(last[3], bottom) - max(last[1], top)
-                goes_on = left >= last[0]
-                if goes_on and 2 * overlap >= min(last[3] - last[1], bottom - top):
-                    boxes[-1] = (
-                        last[0],
-                        min(last[1], top),
-                        max(last[2], right),
-                        max(last[3], bottom),
-                    )
-                    continue
-            boxes.append((left, top, right, bottom))
+        before: Box | None = None
+        for at in range(start, end):
+            left, top, right, bottom = box = cast(Box, tuple(self._boxes[4 * at : 4 * at + 4]))
+            if self.plain[at] == "\n":
+                before = None
+            elif right > left or bottom > top:
+                if before is not None and _is_beside(before, box):
+                    x, y, other_x, other_y = boxes.pop()
+                    left, top = min(x, left), min(y, top)
+                    right, bottom = max(other_x, right), max(other_y, bottom)
+                boxes.append((left, top, right, bottom))
+                before = box
         return [_rounded(box) for box in boxes]
+
+
+def _is_beside(first: Box, second: Box) -> bool:
+    """True if characters that follow each other stand on a line: side by side, or stacked."""
+    return any(
+        2 * (min(first[end], second[end]) - max(first[start], second[start]))
+        >= min(first[end] - first[start], second[end] - second[start])
+        for start, end in ((0, 2), (1, 3))
+    )
 
 
 def _rounded(box: Box) -> Box:

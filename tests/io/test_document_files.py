@@ -22,7 +22,7 @@ import fsspec
 import pyarrow.parquet as pq
 import pytest
 from command_line import jsonl
-from document_files import ENCRYPTED, docx_of, form, invoice, pdf, word
+from document_files import ENCRYPTED, docx_of, form, invoice, pdf, pdf_of_glyphs, word
 from report_data import data_of
 from typer.testing import CliRunner
 
@@ -136,9 +136,72 @@ def test_boxes_are_where_the_page_shows_them(
     assert nearest == pytest.approx(expected, abs=4)
 
 
-def test_words_that_a_line_breaks_are_whole() -> None:
-    text = read(pdf([(72, 700, "a stain-"), (72, 686, "less steel of type AB-"), (72, 672, "12")]))
-    assert text == "a stainless steel of type AB-\n12"
+@pytest.mark.parametrize("turn", ["0 1 -1 0", "0 -1 1 0", "-1 0 0 -1", "0.7 0.7 -0.7 0.7"])
+def test_turned_text_has_a_box_a_line(turn: str) -> None:
+    text = read(pdf([(300, 400, "Invoice 77")], turn=turn))
+    ((left, top, right, bottom),) = located(text, "Invoice 77").boxes
+    assert max(right - left, bottom - top) > 40
+
+
+def test_a_line_from_right_to_left_has_a_box() -> None:
+    text = read(pdf_of_glyphs(*"םולש"))
+    assert len(located(text, text).boxes) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("a stain-", "less knife of stainless steel"), "a stainless knife of stainless steel"),
+        (("a water-", "resistant jacket"), "a water-resistant jacket"),
+        (("to re-", "sign; re-sign, or resign"), "to re-sign; re-sign, or resign"),
+        (("jane-", "doe@example.com of type AB-", "12"), "jane-doe@example.com of type AB-12"),
+        (("from 10-", "20 EUR"), "from 10-\n20 EUR"),
+    ],
+)
+def test_a_hyphen_at_the_end_of_a_line_goes_only_if_the_file_has_the_word(
+    lines: tuple[str, ...], expected: str
+) -> None:
+    placed = [(72, 700 - 14 * row, line) for row, line in enumerate(lines)]
+    text = read(pdf([(72, 700, "page")], placed, [(72, 700, "end")]))
+    assert text == f"page\n{expected}\nend"
+    assert [located(text, word).page for word in ("page", expected, "end")] == [1, 2, 3]
+    (left, *_), *_ = located(text, expected.split()[-1]).boxes
+    assert left > 72
+
+
+@pytest.mark.parametrize(
+    ("glyphs", "expected"),
+    [
+        ("😄|𠮷|𝐀", "😄𠮷𝐀"),
+        ("ة|ي|ج|ا|ت|ن|لإ|ا", "الإنتاجية"),
+        ("ن|\ufef9|ا", "الإن"),
+        ("ن|مح|ا", "امحن"),
+        ("ן|😄|א", "א😄ן"),
+        ("o|ffi|ce", "office"),
+    ],
+)
+def test_the_characters_of_a_glyph_are_whole_and_in_order(glyphs: str, expected: str) -> None:
+    text = read(pdf_of_glyphs(*glyphs.split("|")))
+    assert text == expected
+    assert len(located(text, expected[0]).boxes) == 1
+
+
+def test_words_under_an_annotation_are_whole() -> None:
+    note = (
+        "/Annots [<< /Type /Annot /Subtype /FreeText /Rect [70 690 200 720] /F 4 "
+        "/AP << /N 6 0 R >> >>]"
+    )
+    shown = "BT /F1 12 Tf 2 12 Td (a note) Tj ET"
+    form = (
+        "6 0 obj\n<< /Type /XObject /Subtype /Form /BBox [0 0 130 30] /Resources << /Font << "
+        f"/F1 3 0 R >> >> /Length {len(shown)} >>\nstream\n{shown}\nendstream\nendobj\nxref"
+    )
+    page = pdf([(72, 700, "Scal"), (95, 700, "ed")], more=note)
+    text = read(page.replace(b"xref", form.encode(), 1))
+    assert text == "Scaled\na note"
+    ((left, top, _, bottom),) = located(text, "a note").boxes
+    assert left == pytest.approx(72, abs=2)
+    assert 842 - 720 < top < bottom < 842 - 690
 
 
 def test_values_of_a_form_are_read() -> None:
