@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from itertools import islice
 from operator import itemgetter
 from traceback import walk_stack
@@ -98,6 +100,12 @@ def misfit_of(error: ValidationError) -> str:
     wrong = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(map(str, wrong["loc"]))
     return clipped(f"{place}: {wrong['msg']}" if place else wrong["msg"])
+
+
+@lru_cache(maxsize=256)
+def note_once(note: str) -> None:
+    """Logs a warning, once in a process: a file is opened for its columns and for its rows."""
+    logging.getLogger("schemax").warning("%s", note)
 
 
 def warn(message: str | Warning) -> None:

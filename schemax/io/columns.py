@@ -239,7 +239,8 @@ def cell_text(value: Any) -> str:
     if isinstance(value, (list, dict)):
         return printable(json.dumps(value, ensure_ascii=False, default=cell_text))
     if isinstance(value, Decimal):  # without zeros that only fill the column's places
-        return format(value.normalize(), "f")
+        text = format(value, "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 

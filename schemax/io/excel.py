@@ -120,7 +120,7 @@ class ExcelWriter:
             value = str(value)
         if isinstance(value, (bool, float)) or (
             isinstance(value, (int, Decimal))
-            and len(Decimal(value).normalize().as_tuple().digits) <= _MOST_DIGITS
+            and len(cell_text(Decimal(value)).replace(".", "").strip("-0")) <= _MOST_DIGITS
         ):
             return value
         is_zoned = isinstance(value, datetime) and value.tzinfo is not None

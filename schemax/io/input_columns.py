@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
-from schemax.base.messages import clipped, some_of
+from schemax.base.messages import clipped, note_once, some_of
 from schemax.extraction.documents import RecordFields
 from schemax.io.arrow import arrow_schema_of, column_of
 from schemax.io.columns import Column, Schemas, Type
@@ -73,9 +71,6 @@ def _of_kinds(name: str, kinds: set[Any]) -> Column:
     return Column(name, plain.pop() if len(plain) == 1 else "string")
 
 
-logger = logging.getLogger(__name__)
-
-
 def column_notes(there: Iterable[str], shown: RecordFields, schemas: Schemas) -> Iterator[str]:
     """Yields notes: on columns shown because none is named, and on categories that select nothing.
 
@@ -99,7 +94,7 @@ def column_notes(there: Iterable[str], shown: RecordFields, schemas: Schemas) ->
 def tell_of_columns(there: Iterable[str], shown: RecordFields, schemas: Schemas) -> None:
     """Logs the notes, each once in a process."""
     for note in column_notes(there, shown, schemas):
-        _tell(note)
+        note_once(note)
 
 
 def checked_frame(
@@ -122,8 +117,3 @@ def checked_frame(
     check_kept(kept, there, source)
     table.check_beside(kept, source)
     return kept, table
-
-
-@lru_cache(maxsize=256)
-def _tell(note: str) -> None:
-    logger.warning("%s", note)

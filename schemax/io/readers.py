@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 from schemax.base.messages import counted, perhaps, say, some_of
 from schemax.errors import InputError
 from schemax.io.arrow import read_arrow, read_parquet
+from schemax.io.delimited import read_csv, read_header
 from schemax.io.document_files import (
     COLUMNS,
     READ,
@@ -32,7 +33,7 @@ from schemax.io.document_files import (
 )
 from schemax.io.excel import EXCEL, read_excel, read_sheet_header
 from schemax.io.lake import DeltaTable, is_delta
-from schemax.io.records import STANDARD, Record, bounded_lines, read_csv, read_header, read_records
+from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, is_folder, optional, reading, suffixes
 
 logger = logging.getLogger(__name__)

@@ -19,11 +19,12 @@ from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 from schemax.errors import InputError
 from schemax.io.arrow import record_batch, schema_of
 from schemax.io.columns import Column, cell_text
+from schemax.io.delimited import DELIMITERS
 from schemax.io.excel import EXCEL, ExcelWriter
 from schemax.io.lake import adding, is_lake, lake_table
 from schemax.io.partitions import Layout, Sorted, created, replacing
 from schemax.io.readers import ARROW, CSV, JSON, PARQUET, check_format
-from schemax.io.records import DELIMITERS, STANDARD
+from schemax.io.records import STANDARD
 from schemax.io.storage import is_replaceable, is_table_folder, optional, suffixes, writing
 from schemax.io.table_schema import TableSchema
 

@@ -103,7 +103,7 @@ def test_a_quote_that_stays_open_in_a_large_file_takes_no_memory(tmp_path: Path,
         next(records)
     assert peak() < 120
     (tmp_path / "in.csv").write_text("x" * (LONGEST + 1))
-    with pytest.raises(InputError, match="its header is longer than 16 MiB"):
+    with pytest.raises(InputError, match="its header is in line 1: longer than 16 MiB"):
         next(read_file(str(tmp_path / "in.csv")))
 
 

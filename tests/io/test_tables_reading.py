@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -49,7 +50,8 @@ def test_csv_of_any_spreadsheet_is_read(tmp_path: Path, text: str) -> None:
         ("in.csv", 'name,"a;b;c"', ["name", "a;b;c"]),
         ("in.csv", "Name;Preis, EUR;Ort", ["Name", "Preis, EUR", "Ort"]),
         ("in.csv", 'pipe 5",length', ['pipe 5"', "length"]),
-        ("in.csv", "name,price;EUR", ["name", "price;EUR"]),
+        ("in.csv", "name,price;EUR\nTV,499", ["name", "price;EUR"]),
+        ("in.csv", "name|price, EUR|size", ["name", "price, EUR", "size"]),
         ("in.csv", "name", ["name"]),
     ],
 )
@@ -62,13 +64,100 @@ def test_what_divides_cells_is_told_by_suffix_and_header(
     assert columns_of(str(tmp_path / name)) == columns
 
 
-@pytest.mark.parametrize("end", ["", "\n", '""', '"",\n'])
-def test_a_quote_that_nobody_closes_takes_no_rows_with_it(tmp_path: Path, end: str) -> None:
+QUOTES = "a cell in quotes does not end with a quote before ',' or the end of a line"
+
+
+def told(path: Path) -> list[Any]:
+    """The records of a file as lists of cells; the messages of failed rows."""
+    records = read_file(str(path))
+    return [list(row.values()) if isinstance(row, dict) else str(row) for row in records]
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n4,e"])
+def test_a_quote_that_nobody_closes_costs_its_row(tmp_path: Path, end: str) -> None:
     (tmp_path / "in.csv").write_text(f'id,t\n1,"a\nb"\n2,"c\n3,d{end}')
-    records = read_file(str(tmp_path / "in.csv"))
-    assert next(records) == {"id": "1", "t": "a\nb"}
-    with pytest.raises(InputError, match=r"any further: a quote in line 4 is not closed"):
-        next(records)
+    rest = [["4", "e"]] if "4" in end else []
+    assert told(tmp_path / "in.csv") == [["1", "a\nb"], f"line 4: {QUOTES}", ["3", "d"], *rest]
+
+
+def test_a_quote_that_opens_nothing_swallows_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text('id,t\n1,"TV\n2,Radio\n3,"Lamp"\n4,"a" b\n5,5" pipe\n')
+    lines = [f"line {line}: {QUOTES}" for line in (2, 5)]
+    expected = [lines[0], ["2", "Radio"], ["3", "Lamp"], lines[1], ["5", '5" pipe']]
+    assert told(tmp_path / "in.csv") == expected
+    (tmp_path / "in.csv").write_text('id,"t" x\n1,a\n')
+    with pytest.raises(InputError, match=r"in.csv: its header is in line 1: a cell in quotes"):
+        columns_of(str(tmp_path / "in.csv"))
+
+
+def test_wrong_quotes_cost_linear_time(tmp_path: Path) -> None:
+    """Every line would be read again for each line in front, were lines of one row to span."""
+    count = 20_000
+    (tmp_path / "in.csv").write_text("a,b\n" + 'x","y\n' * count + '"z" z\n')
+    assert told(tmp_path / "in.csv") == [f"line {line}: {QUOTES}" for line in range(2, count + 3)]
+
+
+def test_lines_that_would_be_rows_in_quotes_are_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "in.csv").write_text('id,t\n1,"TV\n2,Radio\n3,Lamp"\n4,"a\nb"\n')
+    assert told(tmp_path / "in.csv") == [["1", "TV\n2,Radio\n3,Lamp"], ["4", "a\nb"]]
+    assert "in.csv: 3 lines up to line 4 are one row" in caplog.text
+    assert caplog.text.count("one row") == 1
+
+
+def test_backslashes_before_quotes_are_found(tmp_path: Path) -> None:
+    text = 'id,t\n1,"a \\" b, c"\n2,C:\\new\n3,"\\"d\\" \\\\"\n4,5\\" pipe\n'
+    (tmp_path / "in.csv").write_text(text)
+    expected = [["1", 'a " b, c'], ["2", "C:\\new"], ["3", '"d" \\'], ["4", '5" pipe']]
+    assert told(tmp_path / "in.csv") == expected
+    (tmp_path / "in.csv").write_text('id,t\n1,"C:\\"\n2,"a\\"" b"\n')
+    assert told(tmp_path / "in.csv") == [["1", "C:\\"], ["2", 'a\\" b']]
+
+
+def test_quotes_of_tsv_are_quotes_where_they_enclose_cells(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stray = 'id\tt\n1\t"test\n2\t"te"st"\n3\t5"\n4\tfoo"\n'
+    (tmp_path / "in.tsv").write_text(stray)
+    expected = [["1", '"test'], ["2", '"te"st"'], ["3", '5"'], ["4", 'foo"']]
+    assert told(tmp_path / "in.tsv") == expected
+    assert "quotes enclose no cells in it" in caplog.text
+    (tmp_path / "in.tsv").write_text('id\tt\n1\t"test\n2\tfoo"\n')
+    assert told(tmp_path / "in.tsv") == [["1", '"test'], ["2", 'foo"']]
+    (tmp_path / "in.tsv").write_text('id\tt\n1\t"a\nb"\n2\t"55"" TV"\n')
+    assert told(tmp_path / "in.tsv") == [["1", "a\nb"], ["2", '55" TV']]
+    (tmp_path / "in.tsv").write_text(stray.replace("id\tt", '"id"\t"t"'))
+    assert "line 2: a cell in quotes" in told(tmp_path / "in.tsv")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Produkt;Preis, EUR\nTV;499,00\nRadio;29,90\n", [["TV", "499,00"], ["Radio", "29,90"]]),
+        ("id,t;u\n1,a\n2,b; c\n", [["1", "a"], ["2", "b; c"]]),
+        ("id|t\n1|a, b\n", [["1", "a, b"]]),
+        ("sep=;\r\nid;t\r\n1;a, b\r\n", [["1", "a, b"]]),
+        (
+            "sep=^\nid^t\n1^a, b\n2\n",
+            [["1", "a, b"], "line 4: number of cells 1, but the header has 2"],
+        ),
+    ],
+)
+def test_delimiters_are_found_by_the_rows(tmp_path: Path, text: str, expected: list[Any]) -> None:
+    (tmp_path / "in.csv").write_bytes(text.encode())
+    assert told(tmp_path / "in.csv") == expected
+
+
+def test_a_single_column_is_told_of_where_its_name_has_another_delimiter(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "plain.csv").write_text("Product title\nTV\n")
+    (tmp_path / "in.csv").write_text("id^t\n1^a\n")
+    assert told(tmp_path / "plain.csv") == [["TV"]]
+    assert not caplog.text
+    assert told(tmp_path / "in.csv") == [["1^a"]]
+    assert "in.csv: it has one column, 'id^t'" in caplog.text
 
 
 def test_the_last_cell_may_be_quoted(tmp_path: Path) -> None:
