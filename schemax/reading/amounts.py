@@ -238,7 +238,7 @@ class _Lexer:
             elif self.kinds[-2:].rstrip()[-1:] in ("u", "F", "K") and (
                 is_glued or token.text != "/"
             ):
-                is_per = token.text.casefold() in cldr.per_words(self.language)
+                is_per = token.text.casefold() in cldr.table(cldr.per_words, self.language)
                 kind = "p" if is_per else kind
         return Lexeme(kind, at, at + 1)
 
@@ -285,20 +285,20 @@ class _Lexer:
         return None
 
     def _codes(self, name: str) -> tuple[str, ...]:
-        known = cldr.currencies(self.language)
+        known = cldr.table(cldr.currencies, self.language)
         codes = known.get(name) or known.get(name.casefold(), ())
         own = self._field.unit if self._field is not None and self._field.is_money else None
-        words = cldr.words_of_money(self.language) if own and not codes else {}
+        words = cldr.table(cldr.words_of_money, self.language) if own and not codes else {}
         # Dollars, in a field in US dollars.
         return (own,) if own and own in words.get(name.casefold(), ()) else codes
 
     def _factor(self, at: int, end: int, name: str) -> tuple[int, str | None] | None:
         """The power of ten of a name, and the doubt if languages disagree on it."""
         name = name.casefold() if len(name) > 2 else name
-        sizes = _DOZEN.get(name) or cldr.factors(self.language).get(name)
+        sizes = _DOZEN.get(name) or cldr.table(cldr.factors, self.language).get(name)
         if sizes is None:
             return None
-        is_plain = name in cldr.own_factors(self.language or "en") and len(sizes) == 1
+        is_plain = name in cldr.table(cldr.own_factors, self.language or "en") and len(sizes) == 1
         is_word = self.tokens[at].kind == "word" and name.isascii() and len(name) > 1
         if self.kinds[-1:] == "n" and is_word and not is_plain:  # "1Mii"
             return None

@@ -51,7 +51,7 @@ class Choices:
         if text in self.values:
             return Reading(self.values[text])
         words = words_of_choice(text)
-        named, why = self._by_letters.get("".join(words), []), None
+        named, why = self._index[1].get("".join(words), []), None
         if not named:
             named, why = self._contained(words), "its words"
         if not named:
@@ -62,26 +62,23 @@ class Choices:
         return noted(text, choice, why)._replace(value=self.values[choice])
 
     @cached_property
-    def _words(self) -> dict[str, list[str]]:
-        """The words of each choice, the longest choice first."""
+    def _index(self) -> tuple[dict[str, list[str]], dict[str, list[str]], dict[str, str]]:
+        """The words of each choice, the longest choice first; the choices by their words without
+        spaces (T-shirt is Tshirt, and 1080 P is 1080p); the bare text of each choice."""
         words = {choice: words_of_choice(choice) for choice in self.values}
-        return dict(sorted(words.items(), key=lambda pair: -sum(map(len, pair[1]))))
-
-    @cached_property
-    def _by_letters(self) -> dict[str, list[str]]:
-        """Choices by their words without spaces: T-shirt is Tshirt, and 1080 P is 1080p."""
-        choices: dict[str, list[str]] = {}
-        for choice, words in self._words.items():
-            if letters := "".join(words):
-                choices.setdefault(letters, []).append(choice)
-        return choices
+        words = dict(sorted(words.items(), key=lambda pair: -sum(map(len, pair[1]))))
+        by_letters: dict[str, list[str]] = {}
+        for choice, known in words.items():
+            if letters := "".join(known):
+                by_letters.setdefault(letters, []).append(choice)
+        return words, by_letters, {choice: folded(choice, bare) for choice in self.values}
 
     def _contained(self, words: Sequence[str]) -> list[str]:
         if NEGATIONS.intersection(words):
             return []
         left, named = f" {' '.join(words)} ", []
         # Longest first: "light blue" names Light Blue, not Blue.
-        for choice, known in self._words.items():
+        for choice, known in self._index[0].items():
             for spelt in dict.fromkeys((" ".join(known), "".join(known))):
                 at = left.find(f" {spelt} ") if spelt else -1
                 # A letter is often an ordinary word; "or" and "/" lead to another choice.
@@ -96,22 +93,18 @@ class Choices:
         return named
 
     def _alike(self, text: str, words: Sequence[str]) -> list[str]:
-        wanted = folded(text, bare)
+        wanted, (known, _, bare_texts) = folded(text, bare), self._index
         similar = process.extract(
-            wanted, self._bare, scorer=fuzz.ratio, score_cutoff=LEAST_ALIKE, limit=2
+            wanted, bare_texts, scorer=fuzz.ratio, score_cutoff=LEAST_ALIKE, limit=2
         )
         best = max((score for _, score, _ in similar), default=0.0)
         return [
             choice
             for _, score, choice in similar
             if score == best
-            and _others(self._words[choice]) == _others(words)
+            and _others(known[choice]) == _others(words)
             and reads_alike(text, choice)
         ]
-
-    @cached_property
-    def _bare(self) -> dict[str, str]:
-        return {choice: folded(choice, bare) for choice in self.values}
 
 
 def words_of_choice(text: str) -> list[str]:

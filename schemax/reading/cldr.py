@@ -1,6 +1,6 @@
 """Names out of Unicode's CLDR: units, money, factors, months, countries.
 
-Babel carries the data. Each function loads what it needs on first use and keeps it. Names are
+Babel carries the data. `table(units, "de")` is the table that `units` makes, and is kept. Names are
 looked up in `LANGUAGES`, and first of all in the language of the field, if it names one.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+L = TypeVar("L", str, str | None)
 
 LANGUAGES = (
     *("en", "en_GB", "en_IN", "de", "de_CH", "fr", "es", "it", "pt", "nl", "sv", "da", "nb", "fi"),
@@ -61,6 +62,16 @@ def check_language(name: object) -> None:
 
 
 @cache
+def _kept(make: Callable[[Any], Any], language: str | None) -> Any:
+    return make(language)
+
+
+def table(make: Callable[[L], T], language: L) -> T:
+    """The table that a function makes for a language: made on first use, then kept."""
+    kept: T = _kept(make, language)
+    return kept
+
+
 def locale(name: str) -> Mapping[str, Any]:
     from babel import localedata
 
@@ -109,7 +120,6 @@ def order_of_dates(language: str) -> str:
     return "".join(sorted("yMd", key=pattern.find))
 
 
-@cache
 def units(language: str | None) -> tuple[Mapping[str, dict[str, int]], Mapping[str, set[str]]]:
     """pint's units by name, with their languages' ranks; and the spellings of a name by case.
 
@@ -118,7 +128,7 @@ def units(language: str | None) -> tuple[Mapping[str, dict[str, int]], Mapping[s
     """
     names: dict[str, dict[str, int]] = {}
     for rank, own in enumerate(_names(language)):
-        for name, unit in _units_of(own):
+        for name, unit in table(_units_of, own):
             names.setdefault(name, {}).setdefault(unit, rank)
     spellings: dict[str, set[str]] = {}
     for name in names:
@@ -126,7 +136,6 @@ def units(language: str | None) -> tuple[Mapping[str, dict[str, int]], Mapping[s
     return names, spellings
 
 
-@cache
 def _units_of(name: str) -> tuple[tuple[str, str], ...]:
     """The names of units in a locale, with pint's names."""
     pairs: dict[tuple[str, str], None] = {}
@@ -161,17 +170,15 @@ def pint_name(identity: str) -> str:
     return " / ".join(parts)
 
 
-@cache
 def factors(language: str | None) -> Mapping[str, tuple[int, ...]]:
     """Powers of ten by name, "mio" and "lakh"; several if languages disagree, English first.
 
     Names of up to two letters count as CLDR spells them, so that "CR" is no crore; others are in
     lower case.
     """
-    return indexed(pair for own in _names(language) for pair in own_factors(own).items())
+    return indexed(pair for own in _names(language) for pair in table(own_factors, own).items())
 
 
-@cache
 def own_factors(language: str) -> Mapping[str, int]:
     """The powers of ten of one language."""
     names: dict[str, int] = {}
@@ -187,32 +194,29 @@ def own_factors(language: str) -> Mapping[str, int]:
     return names
 
 
-@cache
 def currencies(language: str | None) -> Mapping[str, tuple[str, ...]]:
     """Codes of ISO 4217 by code, and by sign and name in lower case; the likeliest first."""
-    named = [pair for own in _names(language) for pair in _currencies_of(own)]
+    named = [pair for own in _names(language) for pair in table(_currencies_of, own)]
     # A "$" may be any of the dollars whose sign ends with it.
     signs = (
         (sign[-1], code) for code, sign in locale("en")["currency_symbols"].items() if sign[1:]
     )
     named += [(sign, code) for sign, code in signs if unicodedata.category(sign) == "Sc"]
-    codes = [(code, code) for code in currency_codes(None)]
+    codes = [(code, code) for code in table(currency_codes, None)]
     return indexed((name, code) for name, code in [*named, *codes] if not name.isdigit())
 
 
-@cache
 def _currencies_of(name: str) -> tuple[tuple[str, str], ...]:
     """The signs and names of currencies in a locale, with their codes."""
     parts = (locale(name)[f"currency_{part}"] for part in ("symbols", "names", "names_plural"))
     named = ((text, code) for part in parts for code, node in part.items() for text in _texts(node))
-    known = currency_codes(None)
+    known = table(currency_codes, None)
     spelt = ((text, code) for text, code in named if code in known and text != code)
     pairs = ((folded_name(text).casefold(), code) for text, code in spelt)
     return tuple(dict.fromkeys(pairs))
 
 
-@cache
-def currency_codes(_: None = None) -> frozenset[str]:
+def currency_codes(_: str | None) -> frozenset[str]:
     """Codes that are or were money somewhere, without metals and codes for tests."""
     from babel.core import get_global
 
@@ -220,25 +224,22 @@ def currency_codes(_: None = None) -> frozenset[str]:
     return frozenset(code for spells in places for code, *_, is_tender in spells if is_tender)
 
 
-@cache
 def words_of_money(language: str | None) -> Mapping[str, frozenset[str]]:
     """Codes of the currencies that have a word in their name: "dollars", "swiss"."""
-    named = currencies(language).items()
+    named = table(currencies, language).items()
     words = indexed(
         (word, code) for name, codes in named for word in name.split() for code in codes
     )
     return {word: frozenset(codes) for word, codes in words.items()}
 
 
-@cache
 def per_words(language: str | None) -> frozenset[str]:
     patterns = (data["compound_unit_patterns"]["per"]["long"] for data in _locales(language))
     texts = (text for pattern in patterns for text in _texts(pattern))
     return frozenset(folded_name(_PLACE.sub(" ", text)).casefold() for text in texts) | {"/"}
 
 
-@cache
-def conjunctions(_: None = None) -> frozenset[str]:
+def conjunctions(_: str | None) -> frozenset[str]:
     """The words between the last two items of a list in other languages: "und", "y"."""
     names = (name for name in LANGUAGES if not name.startswith("en"))
     lists = (locale(name)["list_patterns"]["standard"] for name in names)
@@ -246,7 +247,6 @@ def conjunctions(_: None = None) -> frozenset[str]:
     return frozenset(_PLACE.sub("", text).strip(" ,").casefold() for text in texts) - {""}
 
 
-@cache
 def months(language: str | None) -> Mapping[str, int]:
     """Numbers of months by name in lower case, "mars" and "3月".
 
@@ -256,16 +256,14 @@ def months(language: str | None) -> Mapping[str, int]:
     for data in _locales(None):
         for name, number in _numbered(data["months"]):
             names[name] = number if names.get(name, number) == number else 0
-    own = own_months(language) if language else {}
+    own = table(own_months, language) if language else {}
     return {name: number for name, number in {**names, **own}.items() if number}
 
 
-@cache
 def own_months(language: str) -> Mapping[str, int]:
     return dict(_numbered(locale(language)["months"]))
 
 
-@cache
 def words_of_dates(language: str | None) -> frozenset[str]:
     """Days of the week, eras, and the words within dates: "de", "г", "年"."""
     words: set[str] = set()
@@ -279,7 +277,6 @@ def words_of_dates(language: str | None) -> frozenset[str]:
     return frozenset(map(folded_name, words))
 
 
-@cache
 def parts_of_days(language: str | None) -> frozenset[str]:
     """Names that change a date or a time: "noon", "evening", "BC"."""
     texts = (
@@ -288,7 +285,7 @@ def parts_of_days(language: str | None) -> frozenset[str]:
         for text in (*_texts(data["day_periods"]), *_eras(data, 0))
     )
     names = {folded_name(text).casefold() for text in texts if len(text) > 1}
-    return frozenset(names) - words_of_dates(language)
+    return frozenset(names) - table(words_of_dates, language)
 
 
 def _eras(data: Mapping[str, Any], number: int) -> Iterator[str]:
@@ -297,7 +294,6 @@ def _eras(data: Mapping[str, Any], number: int) -> Iterator[str]:
         yield from _texts(width.get(number))
 
 
-@cache
 def halves_of_days(language: str | None) -> Mapping[str, bool]:
     """True for names of the afternoon ("pm"), False for names of the forenoon."""
     names: dict[str, bool] = {}

@@ -125,15 +125,14 @@ def _iso(text: str) -> datetime | None:
 
 def _is_stated(token: Token, language: str | None) -> bool:
     """True for a token that may belong to a date or time: numbers, number words, "noon", "BC"."""
+    if token.kind != "word":
+        return token.kind == "number"
     word = cldr.folded_name(token.text).casefold()
-    is_word = token.kind == "word" and word not in cldr.words_of_dates(language)
-    halves = cldr.halves_of_days(language) if len(word) > 1 else ()
-    return token.kind == "number" or (
-        is_word
-        and (
-            is_number_word(word, language) or word in cldr.parts_of_days(language) or word in halves
-        )
-    )
+    if word in cldr.table(cldr.words_of_dates, language):
+        return False
+    is_half = len(word) > 1 and word in cldr.table(cldr.halves_of_days, language)
+    is_part = word in cldr.table(cldr.parts_of_days, language)
+    return is_half or is_part or is_number_word(word, language)
 
 
 # --- dates ----------------------------------------------------------------------------------
@@ -152,7 +151,8 @@ def dates_in(tokens: Sequence[Token], language: str | None = None) -> Iterator[F
 
 
 def _lexemes(tokens: Sequence[Token], language: str | None) -> Iterator[_Lexeme]:
-    months, within = cldr.months(language), cldr.words_of_dates(language) | _WITHIN
+    months = cldr.table(cldr.months, language)
+    within = cldr.table(cldr.words_of_dates, language) | _WITHIN
     at = end = 0
     while at < len(tokens):
         for end in (at + 2, at + 1):
@@ -263,7 +263,7 @@ def _offset(zone: regex.Match[str]) -> timezone:
 def _half_of_day(tokens: Sequence[Token], at: int, language: str | None) -> tuple[bool | None, int]:
     for end in range(min(len(tokens), at + 4), at, -1):
         name = "".join(token.text for token in tokens[at:end])
-        half = cldr.halves_of_days(language).get(cldr.folded_name(name).casefold())
+        half = cldr.table(cldr.halves_of_days, language).get(cldr.folded_name(name).casefold())
         if half is not None:
             return half, end
     return None, at

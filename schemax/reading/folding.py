@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache
+from functools import lru_cache
+from itertools import accumulate
 
 import regex
 from rapidfuzz.distance import OSA
@@ -42,7 +44,6 @@ def loose(unit: str) -> str:
     return str(_UNWRITTEN.sub("", text))
 
 
-@lru_cache(maxsize=8192)
 def bare(unit: str) -> str:
     """A loose unit without white space and punctuation; meaningful signs (+ % # $) stay."""
     return "".join(
@@ -89,10 +90,13 @@ class Folded:
     """
 
     def __init__(self, original: str, fold: Callable[[str], str]) -> None:
-        self._units = units_of(original)
-        folds = {unit: fold(unit) for unit in set(self._units)}
-        self._pieces = [folds[unit] for unit in self._units]
-        self.text = "".join(self._pieces)
+        units = units_of(original)
+        folds = {unit: fold(unit) for unit in set(units)}
+        pieces = [folds[unit] for unit in units]
+        self.text = "".join(pieces)
+        # The places behind each unit, in the folded text and in the original.
+        self._folded_ends = list(accumulate(map(len, pieces)))
+        self._ends = [0, *accumulate(map(len, units))]
 
     def find(self, value: str) -> Iterator[tuple[int, int]]:
         """Yields places of a folded value in the original, in whole units: no "i" of a "ﬁ"."""
@@ -102,21 +106,13 @@ class Folded:
 
     def original(self, start: int, end: int) -> tuple[int, int]:
         """The place of `text[start:end]`, not empty, in the original, in whole units."""
-        return self._places[start][0], self._places[end - 1][1]
+        return self._ends[self._unit_at(start)], self._ends[self._unit_at(end - 1) + 1]
+
+    def _unit_at(self, at: int) -> int:
+        return bisect_right(self._folded_ends, at)
 
     def _splits(self, at: int) -> bool:
-        return 0 < at < len(self._places) and self._places[at - 1] == self._places[at]
-
-    @cached_property
-    def _places(self) -> list[tuple[int, int]]:
-        """Start and end in the original of the unit of each character of `text`."""
-        places: list[tuple[int, int]] = []
-        at = 0
-        for unit, piece in zip(self._units, self._pieces, strict=True):
-            place = (at, at + len(unit))
-            places += [place] * len(piece)
-            at = place[1]
-        return places
+        return 0 < at < len(self.text) and self._unit_at(at - 1) == self._unit_at(at)
 
 
 # Shorter words differ in meaning, and are not misspelt: black and back, green and greek.

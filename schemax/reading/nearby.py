@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from itertools import islice
 
-from schemax.reading import Reading, noted
+from schemax.reading import Reading, cldr, noted
 from schemax.reading.amounts import Text, amounts_of
-from schemax.reading.cldr import conjunctions
 from schemax.reading.numbers import plain, read_number, statements
 from schemax.reading.tokens import NUMBER, in_ascii, value_of
 from schemax.reading.units import FieldUnit, field_unit, units_named
@@ -127,7 +126,7 @@ def _of_bare(around: Text, at: int, before: str, field: FieldUnit, language: str
         sign = "-" if amount.value < 0 else ""
         return "" if is_own and not sign else f"{sign}{number.text} {head[1]}"
     behind = around.tokens[amount.end : amount.end + 1]
-    joins = {"and", *conjunctions(None)}
+    joins = {"and", *cldr.table(cldr.conjunctions, None)}
     if any(each.kind == "word" and each.text not in joins for each in behind):
         return _UNREAD + around.source[number.start : behind[0].end]
     return ""

@@ -35,7 +35,6 @@ def _in_digits(text: str, language: str) -> str:
     return str(alpha2digit(text, language, threshold=0))
 
 
-@lru_cache(maxsize=16_384)
 def in_digits(text: str, language: str | None) -> tuple[str, str] | None:
     """The text with its number words in digits, and their language; None without number words.
 

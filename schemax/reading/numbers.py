@@ -208,7 +208,7 @@ def _part(text: Text, statement: Statement, amount: Amount, field: FieldUnit) ->
     """
     between = [token.text.casefold() for token in text.tokens[statement.end : amount.first]]
     is_beside = between in ([], [","], ["-"], ["and"]) or (
-        len(between) == 1 and between[0] in cldr.conjunctions(None)
+        len(between) == 1 and between[0] in cldr.table(cldr.conjunctions, None)
     )
     if statement.unit is None or field.is_money or not is_beside or amount.codes is not None:
         return None
@@ -244,7 +244,7 @@ def _unread(
     follower = tokens[statement.end] if statement.end < len(tokens) else None
     _check_signs(text, statement)
     name = cldr.folded_name(amount.name).casefold()
-    if len(name) > 1 and name in cldr.factors(language) and amount.codes is None:
+    if len(name) > 1 and name in cldr.table(cldr.factors, language) and amount.codes is None:
         raise ValueError(f'"{amount.name}" may be a unit or a factor')
     is_run = follower is not None and is_glued(tokens[statement.end - 1], follower)
     for token in (*before, *behind[is_run:]):
@@ -255,7 +255,7 @@ def _unread(
     if leader and leader.text.casefold() in NEGATIONS - {"no"}:  # "No 33" is a number
         raise ValueError(f'"{leader.text}" says what is not meant')
     if name in FRACTIONS or (
-        len(behind) > 1 and not is_run and behind[0].text in cldr.conjunctions(None)
+        len(behind) > 1 and not is_run and behind[0].text in cldr.table(cldr.conjunctions, None)
     ):
         raise ValueError(f'"{amount.name or behind[0].text}" goes on with the amount')
     if field is None:
@@ -263,8 +263,9 @@ def _unread(
     elif statement.unit is None:
         _check_bare(leader, follower, (*before, *behind), field, language)
     if field is not None and field.is_money:
+        words_of_money = cldr.table(cldr.words_of_money, language)
         for token in (*before, *behind):
-            codes = cldr.words_of_money(language).get(token.text.casefold(), {field.unit})
+            codes = words_of_money.get(token.text.casefold(), {field.unit})
             if token.kind == "word" and field.unit not in codes:
                 raise ValueError(f'"{token.text}" may name another currency than {field.unit}')
     return _words_of(text, before), _words_of(text, behind)
@@ -329,9 +330,9 @@ def _check_unitless(text: Text, amount: Amount, language: str | None) -> None:
     beside = [text.tokens[at].text.casefold() for at in places if 0 <= at < len(text.tokens)]
     words = {word for word in beside if word.isalpha()}
     is_doubtful = '"." for decimals' in amount.reasons and amount.factor == 1
-    if words and is_doubtful and (money := words & cldr.words_of_money(language).keys()):
+    if is_doubtful and (money := words & cldr.table(cldr.words_of_money, language).keys()):
         raise ValueError(f'"{money.pop()}" may be money, whose point separates thousands')
-    if words and not words.isdisjoint(cldr.own_months(language or "en")):
+    if not words.isdisjoint(cldr.table(cldr.own_months, language or "en")):
         raise ValueError("states a date, which is no number")
     number, *letter = text.tokens[amount.at : amount.at + 2]
     is_factor = letter and is_glued(number, letter[0]) and letter[0].text in _FACTORS

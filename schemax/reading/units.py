@@ -71,7 +71,7 @@ class FieldUnit:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.is_money = name.upper() in cldr.currency_codes(None)
+        self.is_money = name.upper() in cldr.table(cldr.currency_codes, None)
         self.unit: Any = name.upper() if self.is_money else _declared(name)
         self._measure = getattr(self.unit, "dimensionality", None)
         self.is_temperature = self._measure is not None and self.takes(_parsed("kelvin"))
@@ -117,7 +117,7 @@ def _declared(name: str) -> Any | None:
     spelt = cldr.pint_name("-" + re.sub(r"[ _]", "-", name))
     if (unit := _parsed(name) or _parsed(spelt)) is not None:
         return unit
-    named = cldr.units(None)[0].get(cldr.folded_name(name), {})
+    named = cldr.table(cldr.units, None)[0].get(cldr.folded_name(name), {})
     return next(filter(None, map(_parsed, named)), None)
 
 
@@ -138,7 +138,7 @@ def units_named(name: str, language: str | None) -> tuple[tuple[Any, int], ...] 
     Units whose names differ by case alone rank behind, from `OTHER_CASE` on. The tuple is empty for
     a unit that CLDR names and pint does not know.
     """
-    names, spellings = cldr.units(language)
+    names, spellings = cldr.table(cldr.units, language)
     name = cldr.folded_name(name)
     if name.casefold() in _ALSO:
         return tuple((_parsed(unit), 0) for unit in _ALSO[name.casefold()].split(" or "))

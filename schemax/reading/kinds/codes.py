@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, TypeAlias
 
 from schemax.reading import Reading, cldr, noted
@@ -46,14 +45,13 @@ class Code(Scalar):
 
         return [entry for entry in getattr(pycountry, self.table) if hasattr(entry, self.form)]
 
-    @cache  # noqa: B019 -- kinds stay for good
-    def codes(self) -> frozenset[str]:
+    def codes(self, _: str | None = None) -> frozenset[str]:
         return frozenset(getattr(entry, self.form) for entry in self.entries())
 
-    @cache  # noqa: B019 -- kinds stay for good
     def names(self, language: str | None) -> Names:
+        codes = self.codes()
         named = ((_key(name), code) for name, code in self.named(language) if name)
-        return cldr.indexed(pair for pair in named if pair[1] in self.codes())
+        return cldr.indexed(pair for pair in named if pair[1] in codes)
 
     def named(self, language: str | None) -> Iterator[tuple[str, str]]:
         """Yields names, the likeliest first, with their codes."""
@@ -68,9 +66,9 @@ class Code(Scalar):
 
     def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
         """Reads a code or a name. Raises ValueError for a text that names several, or negates."""
-        if text in self.codes() or len(text) > _LONGEST:
+        if text in cldr.table(self.codes, None) or len(text) > _LONGEST:
             return Reading(text)
-        names = self.names(language)
+        names = cldr.table(self.names, language)
         tokens = tokens_of(text)
         whole = names.get(_key(text.strip(" .,;:()[]\"'")))
         stated = [whole] if whole else list(self.stated(text, tokens, names))
@@ -109,7 +107,7 @@ class Code(Scalar):
                     break
 
     def literal(self, text: str, choices: Any) -> Any:
-        if text not in self.codes():
+        if text not in cldr.table(self.codes, None):
             raise ValueError("no code")
         return text
 
@@ -189,7 +187,7 @@ class Currency(Code):
     table, form = "currencies", "alpha_3"
 
     def named(self, language: str | None) -> Iterator[tuple[str, str]]:
-        for name, codes in cldr.currencies(language).items():
+        for name, codes in cldr.table(cldr.currencies, language).items():
             yield from ((name, code) for code in codes)
 
     def is_sign(self, text: str) -> bool:
