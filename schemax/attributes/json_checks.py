@@ -4,21 +4,18 @@ A declaration holds types, bounds, patterns and choices, and Pydantic enforces t
 `not`, `contains`, dependencies between properties and formats such as `email` have no place in it:
 `jsonschema` validates them, on the whole instance, as JSON.
 
-Strangers write both schemas and instances, so the effort is bounded. `jsonschema` follows cyclic
-references, validates the same part again and again, and searches with Python's `re`, whose time has
-no bound. Here every step counts, and every pattern goes to the engine of `Pattern`. Values of
-`enum`, `const` and `uniqueItems` are compared by hashes; `jsonschema` compares all pairs, and
-writes all values into its message.
+Strangers write both schemas and instances, so time and the depth of references are bounded.
+`jsonschema` searches with Python's `re`, which no time limit ends, so every pattern goes to the
+engine of `Pattern`.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, RootModel
 
@@ -26,147 +23,105 @@ from schemax.attributes.json_document import DATA, MOST_PARTS, Node, SchemaDocum
 from schemax.attributes.json_values import DECLARED_FORMATS
 from schemax.attributes.patterns import Pattern
 from schemax.base.messages import clipped
+from schemax.base.process import at_most
 
-# The most steps to validate an instance, and to validate a document against the standard.
-_MOST_STEPS = 200_000
-MOST_CHECKING = 1_000_000
-# The most references behind references.
-_DEEPEST = 32
-# The most seconds of a thread for all searches in an instance; not every pattern has an engine that
-# takes linear time.
-_MOST_SEARCHING = 1.0
-# The size of a step: keywords, names or items; or characters.
-_ITEMS_OF_STEP, _CHARACTERS_OF_STEP = 16, 256
+# The most seconds of processor time to validate an instance, and a document against the standard.
+MOST_SECONDS, MOST_CHECKING = 1.0, 5.0
+# The most references behind references, in an instance's validation and in a document.
+_DEEPEST, _MOST_FOLLOWED = 32, 64
 
-_REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
+Problem: TypeAlias = tuple[tuple[str | int, ...], str]
+"""A fault of an instance: its path, by field names and item numbers, and the message."""
 
 
 class TooMuch(Exception):
     """An instance that cannot be validated within bounds; the message names the bound."""
 
 
-class Effort(threading.local):
-    """The effort of a thread on the instance that it validates, and the bounds of the effort."""
-
-    def __init__(
-        self,
-        steps: float = _MOST_STEPS,
-        references: float = MOST_PARTS,
-        deepest: float = _DEEPEST,
-    ) -> None:
-        self._most_steps, self._most_references = steps, references
-        self._deepest = deepest
-        self.begin()
-
-    def begin(self) -> None:
-        self._steps = self._references = self._depth = 0
-        self._searching = 0.0
-
-    def step(self, count: int = 1) -> None:
-        """Counts steps: schemas that are entered, values that are compared."""
-        self._steps += count
-        if self._steps > self._most_steps:
-            raise TooMuch(f"the document's conditions take more than {self._most_steps:,} steps")
-
-    def entering(self, part: Any) -> None:
-        """Counts a schema, the value of a keyword, or an instance, by its size."""
-        each = _CHARACTERS_OF_STEP if isinstance(part, str) else _ITEMS_OF_STEP
-        self.step(1 + len(part) // each if isinstance(part, (list, dict, str)) else 1)
-
-    def telling(self, message: str) -> str:
-        """Counts a message by its length, since it holds values; then returns the message."""
-        self.step(1 + len(message) // _CHARACTERS_OF_STEP)
-        return message
-
-    def following(self, follow: Any) -> Any:
-        """Wraps the keyword of a reference, bounded in number and depth.
-
-        Only these bounds end cycles: if Python runs out of stack, extension modules panic.
-        """
-
-        def counted(*arguments: Any) -> Iterator[Any]:
-            self._references += 1
-            if self._references > self._most_references or self._depth == self._deepest:
-                raise TooMuch("the document's conditions refer to themselves too often")
-            self._depth += 1
-            try:
-                yield from follow(*arguments) or ()
-            finally:
-                self._depth -= 1
-
-        return counted
-
-    def is_in(self, pattern: str, text: str) -> bool:
-        """True if a pattern matches within a text. Raises ValueError for an unusable pattern."""
-        began = time.thread_time()
-        try:
-            return Pattern(pattern).is_in(text)
-        except ValueError as error:  # a pattern that no engine takes, or that takes too long
-            raise ValueError(f"its pattern cannot be used: {clipped(str(error))}") from None
-        finally:
-            self._searching += time.thread_time() - began
-            if self._searching > _MOST_SEARCHING:
-                raise TooMuch(f"searching for patterns took more than {_MOST_SEARCHING:g} second")
-
-
-def bounded(kind: Any, effort: Effort) -> Any:
+def _bounded(kind: Any) -> Any:
     """The validator class `kind`, of a draft of the standard, with bounded effort."""
     import attrs
     from jsonschema.validators import extend
 
-    own = _Keywords(effort)
-    words: dict[str, Callable[..., Iterator[Any]]] = {
-        **kind.VALIDATORS,
-        "pattern": own.pattern,
-        "patternProperties": own.pattern_properties,
-        "additionalProperties": own.additional_properties,
-        "multipleOf": _multiple_of,
-        "enum": own.enum,
-        "const": own.const,
-        "uniqueItems": own.unique_items,
-    }
-    words = {word: judge for word, judge in words.items() if word in kind.VALIDATORS}
-    for word in words.keys() & _REFERENCES:
-        words[word] = effort.following(words[word])
-    validator = extend(kind, {word: _counted(word, judge, effort) for word, judge in words.items()})
+    def enum(validator: Any, choices: Any, instance: Any, node: Any) -> Iterator[Any]:
+        # jsonschema compares one by one, in Python.
+        if not (isinstance(instance, str) and instance in choices):
+            yield from kind.VALIDATORS["enum"](validator, choices, instance, node)
 
-    def evolve(self: Any, **changes: Any) -> Any:
-        # jsonschema's own `evolve` validates a part with a `$schema` without bounds.
-        effort.entering(changes.get("schema"))
-        return attrs.evolve(self, **changes)
-
-    validator.evolve = evolve
+    own = {"pattern": _pattern, "patternProperties": _named, "additionalProperties": _additional}
+    own |= {"multipleOf": _multiple_of, "enum": enum}
+    words = {**kind.VALIDATORS, **{word: own[word] for word in own if word in kind.VALIDATORS}}
+    depth = threading.local()
+    for word in words.keys() & {"$ref", "$dynamicRef", "$recursiveRef"}:
+        words[word] = _following(words[word], depth)
+    validator = extend(kind, {word: _or_null(judge) for word, judge in words.items()})
+    # jsonschema's own `evolve` validates a part with a `$schema` without bounds.
+    validator.evolve = attrs.evolve
     return validator
 
 
-def check_standard(kind: Any, root: Any) -> None:
-    """Raises jsonschema's SchemaError for a document that violates a draft, or TooMuch.
-
-    `check_schema` of jsonschema would compare each item of a list with every other.
-    """
-    from jsonschema import SchemaError
-    from jsonschema.validators import validator_for
-
-    effort = Effort(MOST_CHECKING, math.inf, math.inf)
-    judge = bounded(validator_for(kind.META_SCHEMA, default=kind), effort)
-    for error in judge(kind.META_SCHEMA, format_checker=kind.FORMAT_CHECKER).iter_errors(root):
-        raise SchemaError.create_from(error)
-
-
-def _counted(word: str, judge: Callable[..., Any], effort: Effort) -> Callable[..., Iterator[Any]]:
-    """Wraps a keyword: its work counts, and a `nullable` schema allows null."""
+def _or_null(judge: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    """Wraps a keyword, so that a `nullable` schema allows null."""
 
     def judged(validator: Any, value: Any, instance: Any, node: Any) -> Iterator[Any]:
-        effort.entering(None if word == "enum" else value)
-        effort.entering(instance)
-        if word.startswith("unevaluated") and isinstance(instance, (list, dict)):
-            effort.step(len(instance) ** 2 // _ITEMS_OF_STEP)  # compares all pairs
         if instance is not None or node.get("nullable") is not True:
-            for error in judge(validator, value, instance, node) or ():
-                effort.telling(error.message)
-                yield error
+            yield from judge(validator, value, instance, node) or ()
 
     return judged
+
+
+def _following(follow: Callable[..., Any], depth: threading.local) -> Callable[..., Iterator[Any]]:
+    """Wraps the keyword of a reference, bounded in depth.
+
+    Only this bound ends cycles: if Python runs out of stack, extension modules panic.
+    """
+
+    def followed(*arguments: Any) -> Iterator[Any]:
+        before = getattr(depth, "number", 0)
+        if before == _DEEPEST:
+            raise TooMuch("the document's conditions refer to themselves too often")
+        depth.number = before + 1
+        try:
+            yield from follow(*arguments) or ()
+        finally:
+            depth.number = before
+
+    return followed
+
+
+def _pattern(validator: Any, pattern: str, text: Any, _node: Any) -> Iterator[Any]:
+    if validator.is_type(text, "string"):
+        try:
+            if not Pattern(pattern).is_in(text):
+                yield _fault(f"String should match pattern {clipped(repr(pattern))}")
+        except ValueError as error:
+            yield _fault(f"its pattern cannot be used: {clipped(str(error))}")
+
+
+def _named(validator: Any, schemas: Mapping[str, Any], instance: Any, _node: Any) -> Iterator[Any]:
+    for pattern, schema in schemas.items() if isinstance(instance, dict) else ():
+        for key in filter(Pattern(pattern).is_in, instance):
+            yield from validator.descend(instance[key], schema, path=key, schema_path=pattern)
+
+
+def _additional(
+    validator: Any, schema: Any, instance: Any, node: Mapping[str, Any]
+) -> Iterator[Any]:
+    if not isinstance(instance, dict):
+        return
+    patterns = [Pattern(pattern) for pattern in node.get("patternProperties", ())]
+    named = node.get("properties", {})
+    extra = [
+        key
+        for key in instance
+        if key not in named and not any(pattern.is_in(key) for pattern in patterns)
+    ]
+    if schema is False and extra:
+        shown = ", ".join(map(repr, extra))
+        yield _fault(clipped(f"Additional properties are not allowed ({shown})"))
+    elif schema is not False:
+        for key in extra:
+            yield from validator.descend(instance[key], schema, path=key)
 
 
 def _multiple_of(validator: Any, step: float, value: Any, _node: Any) -> Iterator[Any]:
@@ -182,106 +137,6 @@ def _exact(number: float) -> Fraction:
     return Fraction(number if isinstance(number, int) else repr(number))
 
 
-# The most choices of an enum, and characters of a value, in a message.
-_SHOWN, _LONGEST = 10, 150
-
-
-class _Keywords:
-    """Validators of the keywords that search texts or compare values.
-
-    1 equals 1.0, and neither equals true.
-    """
-
-    def __init__(self, effort: Effort) -> None:
-        self._effort = effort
-        # The keys are identities of nodes, which the validator keeps alive as long as this cache.
-        self._known: dict[tuple[int, str], tuple[Any, frozenset[Hashable]]] = {}
-
-    def pattern(self, validator: Any, pattern: str, text: Any, _node: Any) -> Iterator[Any]:
-        if not validator.is_type(text, "string"):
-            return
-        try:
-            if not self._effort.is_in(pattern, text):
-                yield _fault(f"String should match pattern {clipped(repr(pattern))}")
-        except ValueError as error:
-            yield _fault(str(error))
-
-    def pattern_properties(
-        self, validator: Any, schemas: Mapping[str, Any], instance: Any, _node: Any
-    ) -> Iterator[Any]:
-        for pattern, schema in schemas.items() if isinstance(instance, dict) else ():
-            try:
-                keys = [key for key in instance if self._effort.is_in(pattern, key)]
-            except ValueError as error:
-                yield _fault(str(error))
-                continue
-            for key in keys:
-                yield from validator.descend(instance[key], schema, path=key, schema_path=pattern)
-
-    def additional_properties(
-        self, validator: Any, schema: Any, instance: Any, node: Mapping[str, Any]
-    ) -> Iterator[Any]:
-        if not isinstance(instance, dict):
-            return
-        named, patterns = node.get("properties", {}), node.get("patternProperties", ())
-        try:
-            extra = [
-                key
-                for key in instance
-                if key not in named
-                and not any(self._effort.is_in(pattern, key) for pattern in patterns)
-            ]
-        except ValueError as error:
-            yield _fault(str(error))
-            return
-        if schema is False and extra:
-            shown = ", ".join(map(repr, extra))
-            yield _fault(clipped(f"Additional properties are not allowed ({shown})"))
-        elif schema is not False:
-            for key in extra:
-                yield from validator.descend(instance[key], schema, path=key)
-
-    def enum(self, _validator: Any, choices: Any, instance: Any, node: Any) -> Iterator[Any]:
-        if _key(instance, self._effort.step) not in self._keys(node, "enum", choices):
-            yield _fault(f"{self._shown(instance)} is not one of {self._shown(choices[:_SHOWN])}")
-
-    def const(self, _validator: Any, value: Any, instance: Any, node: Any) -> Iterator[Any]:
-        if _key(instance, self._effort.step) not in self._keys(node, "const", [value]):
-            yield _fault(f"{self._shown(value)} was expected")
-
-    def unique_items(self, validator: Any, is_asked: Any, items: Any, _node: Any) -> Iterator[Any]:
-        if not is_asked or not validator.is_type(items, "array"):
-            return
-        seen = set()
-        for item in items:
-            key = _key(item, self._effort.step)
-            if key in seen:
-                yield _fault(f"{self._shown(items)} has non-unique elements")
-                return
-            seen.add(key)
-
-    def _shown(self, value: Any) -> str:
-        text = clipped(self._effort.telling(repr(value)))
-        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-    def _keys(self, node: Any, word: str, values: Iterable[Any]) -> frozenset[Hashable]:
-        place = id(node), word
-        if place not in self._known:
-            self._known[place] = node, frozenset(map(_key, values))
-        return self._known[place][1]
-
-
-def _key(value: Any, count: Callable[[], None] | None = None) -> Hashable:
-    """A key that values share if they are equal. count: called for each part."""
-    if count is not None:
-        count()
-    if isinstance(value, dict):
-        return frozenset((name, _key(part, count)) for name, part in value.items())
-    if isinstance(value, list):
-        return tuple(_key(part, count) for part in value)
-    return (bool, value) if isinstance(value, bool) else value
-
-
 def _fault(message: str) -> Any:
     from jsonschema import ValidationError
 
@@ -293,14 +148,6 @@ _BEYOND = frozenset(
     | {"dependentRequired", "dependentSchemas", "dependencies", "minProperties", "maxProperties"}
     | {"unevaluatedItems", "unevaluatedProperties"}
 )
-_MOST_FOLLOWED = 64
-
-
-class Problem(NamedTuple):
-    """A fault of an instance. place: the path to the fault, by field names and item numbers."""
-
-    place: tuple[str | int, ...]
-    message: str
 
 
 class Checks:
@@ -314,40 +161,35 @@ class Checks:
 
     def __init__(self, document: SchemaDocument) -> None:
         from jsonschema import Draft202012Validator
-        from jsonschema import SchemaError as Broken
         from jsonschema.validators import validator_for
         from referencing import Registry
 
         kind = validator_for(document.root, default=Draft202012Validator)
-        try:
-            check_standard(kind, document.root)
-        except Broken as error:
-            place = tuple(str(part) for part in error.absolute_path)
-            raise document.error((), clipped(f"{'/'.join(place)}: {error.message}")) from error
-        except RecursionError:
-            raise document.error((), "the document is nested too deeply; flatten it") from None
-        except TooMuch as reason:
-            raise document.error((), f"{reason}; shorten it") from None
+        _check_standard(kind, document)
         self.says_more = _says_more(document.root, True)
         if self.says_more:
             _check_unevaluated(document)
-            _Measure(document).of(document.root)
-        self._effort = Effort()
-        self._validator = bounded(kind, self._effort)(
+            _check_references(document)
+        self._validator = _bounded(kind)(
             document.root,
             registry=Registry().with_resource(document.uri, document.resource),
             format_checker=kind.FORMAT_CHECKER,
         )
 
+    def _errors(self, value: Any) -> list[Any]:
+        """jsonschema's errors. Raises TooMuch; ValueError for an unusable pattern."""
+        late = TooMuch(f"the document's conditions take more than {MOST_SECONDS:g} second")
+        with at_most(MOST_SECONDS, late):
+            return list(self._validator.iter_errors(value))
+
     def forbidden(self, value: Any) -> str | None:
         """The first fault of a JSON value, or None. Formats are skipped: they only describe."""
-        self._effort.begin()
         try:
-            for error in self._validator.iter_errors(value):
+            for error in self._errors(value):
                 is_skipped = error.validator == "required" and not _asked(error)
                 if error.validator != "format" and not is_skipped:
                     return clipped(f"{error.json_path}: {error.message}")
-        except TooMuch as reason:
+        except (TooMuch, ValueError) as reason:
             return str(reason) if self.says_more else None
         return None
 
@@ -360,18 +202,34 @@ class Checks:
             shown = _stated(instance, as_json)
         except Exception:  # the base class's serializer fails: the writer of rows reports it
             return
-        self._effort.begin()
         try:
-            errors = list(self._validator.iter_errors(shown))
-        except TooMuch as reason:
-            yield Problem((), str(reason))
+            errors = list(self._errors(shown))
+        except (TooMuch, ValueError) as reason:
+            yield (), str(reason)
             return
         for error in errors:
             if error.validator != "format" and _BEYOND.isdisjoint(error.absolute_schema_path):
                 continue
             for missing in _missing(error):
                 path = [*error.absolute_path, *missing]
-                yield Problem(_names(instance, path), clipped(error.message))
+                yield _names(instance, path), clipped(error.message)
+
+
+def _check_standard(kind: Any, document: SchemaDocument) -> None:
+    """Raises SchemaError for a document that violates a draft of the standard."""
+    from jsonschema import SchemaError as Broken
+
+    late = TooMuch(f"holding it against the standard takes more than {MOST_CHECKING:g} seconds")
+    try:
+        with at_most(MOST_CHECKING, late):
+            kind.check_schema(document.root)
+    except Broken as error:
+        place = "/".join(map(str, error.absolute_path))
+        raise document.error((), clipped(f"{place}: {error.message}")) from error
+    except RecursionError:
+        raise document.error((), "the document is nested too deeply; flatten it") from None
+    except TooMuch as reason:
+        raise document.error((), f"{reason}; shorten it") from None
 
 
 def _says_more(node: Any, is_schema: bool) -> bool:
@@ -403,48 +261,38 @@ def _is_optional(node: Node) -> bool:
     return words == {"allOf"} and isinstance(node["allOf"], list) and len(node["allOf"]) == 1
 
 
-class _Measure:
-    """Counts the parts of a document that the validation of an instance may visit."""
+def _check_references(document: SchemaDocument) -> None:
+    """Raises SchemaError for too many parts, references followed, or for endless recursion."""
+    sizes: dict[str, int | None] = {}  # None while the target is measured
 
-    def __init__(self, document: SchemaDocument) -> None:
-        self._document = document
-        self._sizes: dict[str, int | None] = {}
-        self._bounds = 0  # the enclosing properties that bound their depth
-        self._levels = 0  # the depth of references behind references
-
-    def of(self, node: Any) -> int:
-        """The number of parts. Raises SchemaError for too many, or for endless recursion."""
+    def size_of(node: Any, is_bound: bool, levels: int) -> int:
         if isinstance(node, list):
-            return sum(map(self.of, node))
+            return sum(size_of(part, is_bound, levels) for part in node)
         if not isinstance(node, Mapping):
             return 0
-        is_bound = "max_depth" in node
-        self._bounds += is_bound
-        size = 1 + sum(self.of(part) for key, part in node.items() if key not in DATA)
-        if isinstance(node.get("$ref"), str):
-            size += self._behind(node["$ref"])
+        is_bound = is_bound or "max_depth" in node  # an instance ends there
+        parts = (part for key, part in node.items() if key not in DATA)
+        size = 1 + sum(size_of(part, is_bound, levels) for part in parts)
+        if isinstance(ref := node.get("$ref"), str):
+            if ref not in sizes:
+                if levels == _MOST_FOLLOWED:
+                    reason = f"{clipped(repr(ref))} is behind more than {levels} references"
+                    raise document.error((), reason)
+                sizes[ref] = None
+                sizes[ref] = size_of(document.target(ref, ()), is_bound, levels + 1)
+            behind = sizes[ref]
+            if behind is None and not is_bound:
+                reason = (
+                    f"{ref} refers to itself; a recursive schema has no fixed set of attributes"
+                )
+                raise document.error((), reason)
+            size += behind or 0
         if size > MOST_PARTS:
             reason = f"the document has more than {MOST_PARTS:,} parts, references followed"
-            raise self._document.error((), reason)
-        self._bounds -= is_bound
+            raise document.error((), reason)
         return size
 
-    def _behind(self, ref: str) -> int:
-        if ref not in self._sizes:
-            if self._levels == _MOST_FOLLOWED:
-                reason = f"{clipped(repr(ref))} is behind more than {_MOST_FOLLOWED} references"
-                raise self._document.error((), reason)
-            self._sizes[ref] = None
-            self._levels += 1
-            self._sizes[ref] = self.of(self._document.target(ref, ()))
-            self._levels -= 1
-        size = self._sizes[ref]
-        if size is None and self._bounds:
-            return 0  # the instance ends there
-        if size is None:
-            reason = f"{ref} refers to itself; a recursive schema has no fixed set of attributes"
-            raise self._document.error((), reason)
-        return size
+    size_of(document.root, False, 0)
 
 
 def _check_unevaluated(document: SchemaDocument) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
@@ -46,7 +46,7 @@ def build_model(
     nested_base: the base of the classes of nested objects.
     Raises SchemaError, naming the property, for a schema that cannot be declared.
     """
-    model: type[ModelT] = _make(_origin_of(document, base, nested_base, name))[-1]  # type: ignore[assignment]  # of `base`
+    model: type[ModelT] = _make(*_origin_of(document, base, nested_base, name))  # type: ignore[assignment]  # of `base`
     return model
 
 
@@ -54,7 +54,7 @@ def refusals_of_document(document: str, base: type[BaseModel]) -> list[SchemaErr
     """The first hundred faults for which `build_model` refuses a document."""
     refused: list[SchemaError] = []
     try:
-        _make(_origin_of(document, base, base, None), refused)
+        _make(*_origin_of(document, base, base, None), refused)
     except SchemaError as error:
         refused.append(error)
     return refused
@@ -73,46 +73,43 @@ def _origin_of(
     except RecursionError:
         reason = f"the document is nested more than {MOST_LEVELS} levels deep; flatten it"
         raise SchemaError(name or "JSON Schema", None, reason) from None
-    return _Origin(uuid4().hex, kept, base, nested_base, name)
+    return uuid4().hex, kept, base, nested_base, name
 
 
 class ClassOfDocument(type(BaseModel)):  # type: ignore[misc]  # Pydantic's metaclass has no public name
     """The metaclass of classes of documents, by which pickle knows them."""
 
 
-class _Origin(NamedTuple):
-    """The document of classes. token: identifies the document across processes."""
+_Origin: TypeAlias = tuple[str, Mapping[str, Any], type[BaseModel], type[BaseModel], str | None]
+"""A token that identifies a document across processes, and the arguments of `build_model`."""
 
-    token: str
-    document: Mapping[str, Any]
-    base: type[BaseModel]
-    nested_base: type[BaseModel]
-    name: str | None
+# By token, the class of a document, which holds the classes of its parts.
+_built: WeakValueDictionary[str, type[BaseModel]] = WeakValueDictionary()
 
 
-class _Classes(list[type[BaseModel]]):
-    """All classes of a document, its own last. Every class keeps the list alive."""
-
-
-_built: WeakValueDictionary[str, _Classes] = WeakValueDictionary()
-
-
-def _make(origin: _Origin, refused: list[SchemaError] | None = None) -> _Classes:
+def _make(
+    token: str,
+    root: Mapping[str, Any],
+    base: type[BaseModel],
+    nested_base: type[BaseModel],
+    name: str | None,
+    refused: list[SchemaError] | None = None,
+) -> type[BaseModel]:
     """Builds the classes. refused: collects faults; None: the first fault is raised."""
-    root, name = origin.document, origin.name
     title = name or (root["title"] if isinstance(root.get("title"), str) else "") or "Schema"
     document = SchemaDocument(root, class_name(title))
-    builder = Builder(document, origin.nested_base, ClassOfDocument, refused)
-    own = builder.root(origin.base)
+    builder = Builder(document, nested_base, ClassOfDocument, refused)
+    own: Any = builder.root(base)
     if refused is None:
         compile_attributes(own)
     else:
         refused += refusals_of(own)
-    own.__json_checks__ = Checks(document)  # type: ignore[attr-defined]
-    classes = _built[origin.token] = _Classes(builder.classes)
-    for number, model in enumerate(classes):
-        model.__schema_origin__ = origin, number, classes  # type: ignore[attr-defined]
-    return classes
+    own.__json_checks__ = Checks(document)
+    own.__schema_classes__ = builder.classes
+    for number, model in enumerate(builder.classes):
+        model.__schema_origin__ = (token, root, base, nested_base, name), number, own  # type: ignore[attr-defined]
+    _built[token] = own
+    return own  # type: ignore[no-any-return]
 
 
 def problems_of(instance: BaseModel) -> Iterator[Problem]:
@@ -142,10 +139,12 @@ def _reduce(model: type[BaseModel]) -> str | tuple[Any, ...]:
     return _recall, (number, *origin)
 
 
-def _recall(number: int, *parts: Any) -> type[BaseModel]:
-    origin = _Origin(*parts)
-    classes = _built.get(origin.token)
-    return (_make(origin) if classes is None else classes)[number]
+def _recall(number: int, token: str, *parts: Any) -> type[BaseModel]:
+    own: Any = _built.get(token)
+    if own is None:
+        own = _make(token, *parts)
+    model: type[BaseModel] = own.__schema_classes__[number]
+    return model
 
 
 copyreg.pickle(ClassOfDocument, _reduce)

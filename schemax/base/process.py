@@ -1,4 +1,4 @@
-"""The process: interrupts, the processors that it may use, and garbage collections.
+"""The process: interrupts, the processors and the time that it may use, garbage collections.
 
 torch takes a thread for every processor of the machine, whatever a container allows, and each
 thread spins while it waits for the others. Beside busy neighbours, all threads wait for one that is
@@ -13,10 +13,12 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 
 def leave_at_once() -> None:
@@ -53,6 +55,28 @@ def terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def at_most(seconds: float, late: Exception, *, lines: bool = False) -> Iterator[None]:
+    """Raises `late` within Python code that takes more processor time than this.
+
+    The interpreter checks the time at every call of a Python function, and with `lines` at every
+    line. This requires no other thread, nor a signal, which only the main thread could take.
+    """
+    ends = time.thread_time() + seconds
+
+    def check(*_: Any) -> Any:
+        if time.thread_time() > ends:
+            raise late
+        return check if lines else None
+
+    before = sys.gettrace()
+    sys.settrace(check)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 def _is_command_line() -> bool:

@@ -8,10 +8,8 @@ own, which must not stop a process that loads it.
 from __future__ import annotations
 
 import re
-import sys
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import wraps
 from itertools import chain
@@ -24,6 +22,8 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from schemax.base.process import at_most
 
 MOST_CHARACTERS = 1_000_000  # of a template
 MOST_STEPS = 20_000_000  # of a template: characters that its operations may write
@@ -49,26 +49,11 @@ def from_text(text: str, undefined: type[jinja2.Undefined]) -> jinja2.Template:
         raise jinja2.TemplateSyntaxError(str(error), 1) from error
 
 
-@contextmanager
-def deadline() -> Iterator[None]:
-    """Raises TooMuch within a template that takes too long.
-
-    The interpreter checks the time at every line of the template's compiled Python. This requires
-    no other thread, nor a signal, which only the main thread could take.
-    """
-    ends = time.thread_time() + MOST_SECONDS
-
-    def check(*_: Any) -> Any:
-        if time.thread_time() > ends:
-            raise TooMuch(f"it takes more than {MOST_SECONDS:g} seconds")
-        return check
-
-    before = sys.gettrace()
-    sys.settrace(check)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
+def deadline() -> AbstractContextManager[None]:
+    """Raises TooMuch within a template that takes too long."""
+    return at_most(
+        MOST_SECONDS, TooMuch(f"it takes more than {MOST_SECONDS:g} seconds"), lines=True
+    )
 
 
 class _Generation(Extension):

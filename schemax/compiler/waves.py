@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias
 from schemax.attributes import Attribute
 from schemax.base.messages import clipped
 from schemax.compiler.choices import Branches, with_key
-from schemax.compiler.skeleton import Lead, key_behind, leaves_of_item, slot_attribute
+from schemax.compiler.skeleton import key_behind, leaves_of_item, slot_attribute
 from schemax.compiler.slot_specs import Fields, SlotCompiler, spec_behind
 from schemax.compiler.tokenizer import TextCodec
 from schemax.formats import OutputFormat, Path
@@ -38,21 +38,20 @@ class _Group:
     """A document's, or an item's, (N,) slots side by side, as far as they are filled.
 
     around: for an item, the group of its list, the list's place there, and the item's number, from
-    0 on. outputs: None for slots not asked yet. again: outputs of second chances, by place.
+    0 on. outputs: None for slots not asked yet; for known values, `Known` slots. again: outputs of
+    second chances, by place.
     """
 
     def __init__(self, fields: Fields, around: tuple[_Group, int, int] | None = None) -> None:
         self.fields, self.around = fields, around
-        self.outputs: list[SlotOutput | None] = [None] * len(fields.specs)
+        self.outputs: list[Any] = [None] * len(fields.specs)
         self.again: dict[int, SlotOutput] = {}
         self.items: dict[int, list[_Group]] = {}
-
-    @cached_property
-    def attributes(self) -> tuple[Attribute, ...]:
-        if self.around is None:
-            return _declared(self.fields)
-        group, n, number = self.around
-        return leaves_of_item(group.attributes[n], number + 1)
+        if around is None:
+            self.attributes = _declared(fields)
+        else:
+            group, n, number = around
+            self.attributes = leaves_of_item(group.attributes[n], number + 1)
 
     def note(self, m: int, output: SlotOutput) -> None:
         """Stores a slot's output, and the outputs of the items that it called for."""
@@ -89,13 +88,27 @@ class _Group:
     def tree(self) -> tuple[SlotOutput, ...]:
         outputs = []
         for m, output in enumerate(self.outputs):
-            assert output is not None
             if m in self.items:
                 leaves = (leaf for item in self.items[m] for leaf in item.tree())
                 items = tuple(replace(leaf, role="item") for leaf in leaves)
                 output = replace(output, followed=items)
             outputs.append(replace(output, repaired=self.again.get(m)))
         return tuple(outputs)
+
+    def lead(self, m: int, literal: _Literal) -> Iterator[tuple[Path, str]]:
+        """Yields keys and values of the fields that a field, or a list around it, looks at."""
+        if self.around is not None:
+            group, n, _ = self.around
+            yield from group.lead(n, literal)
+        for place in self.fields.after[m]:
+            yield from self.written(place, literal)
+
+    def written(self, m: int, literal: _Literal) -> Iterator[tuple[Path, str]]:
+        """Yields the key and the literal of a value, and those of its items."""
+        yield slot_attribute(self.attributes[m]).labels, literal(self, m)
+        for item in self.items.get(m, ()):
+            for leaf in range(len(item.outputs)):
+                yield from item.written(leaf, literal)
 
     def path(self, m: int) -> Path:
         own = self.fields.paths[m]
@@ -116,6 +129,9 @@ class _Group:
 def _called_by(number: int, place: int) -> int:
     return ((number + 1) * 2**20 + place) % 2**62
 
+
+_Literal: TypeAlias = Callable[[_Group, int], str]
+"""The literal of a group's slot, by its place."""
 
 _Slots = list[tuple[_Group, int]]
 """Slots, each as its group and its place there."""
@@ -186,11 +202,11 @@ class Waves:
 
     def _slot(self, group: _Group, m: int, refusal: str | None, room: int | None) -> ChildSlot:
         fields, labels = group.fields, slot_attribute(group.attributes[m]).labels
-        lead = before = tuple(self._lead(group, m))
+        lead = before = tuple(group.lead(m, self._literal))
         number, path = group.number(m), group.path(m)
         if refusal is not None:
             error = _refused_in_key(labels, refusal, self.compiler.format)
-            before = (*lead, *self._written(group, m), error)
+            before = (*lead, *group.written(m, self._literal), error)
             number, path = _called_by(number, 2**20 - 1), (*path, AGAIN)
         key, spec = self.compiler.key(before, labels), spec_behind(fields.specs[m], lead)
         if room is not None:
@@ -200,31 +216,14 @@ class Waves:
         spec = with_key(spec, key)
         return ChildSlot(key, fields.k_max[m], spec, "wave", number=number, path=path)
 
-    # --- keys ------------------------------------------------------------------------------------
-
-    def _lead(self, group: _Group, m: int) -> Iterator[tuple[Path, str]]:
-        """Yields keys and values of the fields that a field, or a list around it, looks at."""
-        if group.around is not None:
-            yield from self._lead(*group.around[:2])
-        for place in group.fields.after[m]:
-            yield from self._written(group, place)
-
-    def _written(self, group: _Group, m: int) -> Iterator[tuple[Path, str]]:
-        attribute, output = slot_attribute(group.attributes[m]), group.outputs[m]
-        assert output is not None
-        yield attribute.labels, self._literal(output, attribute, group.fields.specs[m])
-        for item in group.items.get(m, ()):
-            for leaf in range(len(item.outputs)):
-                yield from self._written(item, leaf)
-
-    def _literal(self, output: SlotOutput, attribute: Attribute, spec: SlotSpec) -> str:
-        output_format = self.compiler.format
+    def _literal(self, group: _Group, m: int) -> str:
+        output, spec, output_format = group.outputs[m], group.fields.specs[m], self.compiler.format
         for answer in filter(None, (output.free_text, output)):
             raw, complete = self.compiler.text(answer.ids)
             is_cut = answer.finish_reason == "length" and not complete
             if not is_cut and _choice_in(raw, spec, output_format) is not None:
                 break
-        return _in_key(raw, is_cut, attribute, spec, output_format)
+        return _in_key(raw, is_cut, group.attributes[m], spec, output_format)
 
     def _extents(
         self, fields: Fields, attributes: Sequence[Attribute], before: int
@@ -256,7 +255,7 @@ class Waves:
 def _in_key(
     raw: str, is_cut: bool, attribute: Attribute, spec: SlotSpec, output_format: OutputFormat
 ) -> str:
-    """A slot's literal in keys of other slots.
+    """A slot's literal in keys of other slots. attribute: as declared.
 
     It is the choice that the text names, else the text as written; null if the text was cut off or
     cannot be read.
@@ -266,7 +265,7 @@ def _in_key(
     if (choice := _choice_in(raw, spec, output_format)) is not None:
         return output_format.escape(choice)
     try:
-        value = output_format.unescape(raw, is_list=attribute.is_list)
+        value = output_format.unescape(raw, is_list=slot_attribute(attribute).is_list)
     except Exception:  # a format may be the user's own
         value = None
     return output_format.escape(None) if value is None else raw.rstrip()
@@ -325,37 +324,31 @@ def known_slots(
 ) -> Iterator[KnownSlot]:
     """Yields all slots of (N,) fields, the slots of items behind the list's own."""
 
-    def slots_of(
-        fields: Fields, attributes: Sequence[Attribute], slots: Sequence[Known], lead: Lead
-    ) -> Iterator[KnownSlot]:
-        for m, (declared, slot) in enumerate(zip(attributes, slots, strict=True)):
-            attribute = slot_attribute(declared)
-            looked_at = [literals(fields, attributes, slots, place) for place in fields.after[m]]
-            before = (*lead, *(pair for pairs in looked_at for pair in pairs))
-            leads = [before]
-            if slot.refused is not None:
-                own = literals(fields, attributes, slots, m)
-                error = _refused_in_key(attribute.labels, slot.refused[1], output_format)
-                leads.append((*before, *own, error))
-            for number, behind in enumerate(leads):
-                key = tuple(codec.encode(key_behind(behind, attribute.labels, output_format)))
-                yield KnownSlot(m, attribute, key, fields.k_max[m], slot.raw, number > 0)
-            if (inner := fields.items[m]) is not None:
-                for number, item in enumerate(slot.items or (), 1):
-                    for below in slots_of(inner, leaves_of_item(declared, number), item, before):
-                        yield replace(below, place=m, is_further=True)
+    def filled(group: _Group, slots: Sequence[Known]) -> _Group:
+        group.outputs = list(slots)
+        for m, inner in enumerate(group.fields.items):
+            if inner is not None:
+                items = enumerate(slots[m].items or ())
+                group.items[m] = [filled(_Group(inner, (group, m, n)), item) for n, item in items]
+        return group
 
-    def literals(
-        fields: Fields, attributes: Sequence[Attribute], slots: Sequence[Known], m: int
-    ) -> Iterator[tuple[Path, str]]:
-        """Yields (the key's path, the literal) of a value and of its items."""
-        attribute, slot, spec = slot_attribute(attributes[m]), slots[m], fields.specs[m]
+    def literal(group: _Group, m: int) -> str:
+        slot, spec = group.outputs[m], group.fields.specs[m]
         raw = slot.raw if slot.refused is None else slot.refused[0]
-        yield attribute.labels, _in_key(raw, slot.is_cut, attribute, spec, output_format)
-        if (inner := fields.items[m]) is not None:
-            for number, item in enumerate(slot.items or (), 1):
-                leaves = leaves_of_item(attributes[m], number)
-                for leaf in range(len(leaves)):
-                    yield from literals(inner, leaves, item, leaf)
+        return _in_key(raw, slot.is_cut, group.attributes[m], spec, output_format)
 
-    return slots_of(fields, _declared(fields), slots, ())
+    def slots_of(group: _Group) -> Iterator[KnownSlot]:
+        for m, slot in enumerate(group.outputs):
+            attribute = slot_attribute(group.attributes[m])
+            leads = [tuple(group.lead(m, literal))]
+            if slot.refused is not None:
+                error = _refused_in_key(attribute.labels, slot.refused[1], output_format)
+                leads.append((*leads[0], *group.written(m, literal), error))
+            for number, lead in enumerate(leads):
+                key = tuple(codec.encode(key_behind(lead, attribute.labels, output_format)))
+                k_max = group.fields.k_max[m]
+                yield KnownSlot(m, attribute, key, k_max, slot.raw, number > 0)
+            for item in group.items.get(m, ()):
+                yield from (replace(below, place=m, is_further=True) for below in slots_of(item))
+
+    return slots_of(filled(_Group(fields), slots))
