@@ -5,11 +5,10 @@ An unsupported annotation raises UnsupportedType.
 
 from __future__ import annotations
 
-import copyreg
 import types
 import typing
 from collections import abc, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from enum import Enum
@@ -26,13 +25,13 @@ from typing import (
 )
 
 import typing_extensions
-from pydantic import AwareDatetime, BaseModel, NaiveDatetime, RootModel, TypeAdapter
+from pydantic import AwareDatetime, NaiveDatetime, RootModel, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError as CoreSchemaError
 from pydantic_core import to_jsonable_python
 
-from schemax.attributes.classes import declares_fields, fields_of
+from schemax.attributes.classes import MadeClass, declares_fields, fields_of
 from schemax.attributes.field_type import (
     LIST_KEYWORDS,
     MOST_MEMBERS,
@@ -53,11 +52,7 @@ Member = tuple[Any, FieldType]
 """The annotation of a member of a union, and its type."""
 
 
-class _Class(type(BaseModel)):  # type: ignore[misc]  # Pydantic's metaclass has no public name
-    """The metaclass of classes that `ValueOf[...]` makes, by which pickle knows them."""
-
-
-class ValueOf(RootModel[T], Generic[T], metaclass=_Class):
+class ValueOf(RootModel[T], Generic[T], metaclass=MadeClass):
     """A model that stands in a union of models for a scalar, a list or a dict."""
 
 
@@ -150,17 +145,10 @@ def _mixed(members: Sequence[Member]) -> FieldType:
     return FieldType(models=tuple(models))
 
 
-def _reduce(model: type[Any]) -> str | tuple[Callable[..., Any], tuple[Any, ...]]:
-    arguments = model.__pydantic_generic_metadata__["args"]
-    return (_value_of, arguments) if arguments else model.__qualname__
-
-
 def _value_of(annotation: Any) -> type[Any]:
     model: type[Any] = ValueOf[annotation]
+    model.__made_by__ = _value_of, (annotation,)
     return model
-
-
-copyreg.pickle(_Class, _reduce)
 
 
 _KINDS: Mapping[Any, Kind] = {t: kind.name for kind in SCALARS.values() for t in kind.types}

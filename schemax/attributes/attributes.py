@@ -279,7 +279,7 @@ def _with_after(leaves: tuple[Attribute, ...], outer: _Outer) -> tuple[Attribute
     while True:
         try:
             after = dict(zip(named, resolved([*named], [*named.values()]), strict=True))
-        except Misplaced as error:
+        except UnsupportedType as error:
             _refuse(SchemaError(outer.root, ".".join(error.path), str(error)), outer)
             named[error.path] = ()
         else:
@@ -311,7 +311,7 @@ def resolved(
     """(N,) the leaves that each leaf depends on, in order; leaves of its own group come last.
 
     named: (N,) the paths that the declaration names: leaves, and models for all leaves in them.
-    Raises Misplaced for an unknown name, a leaf that depends on itself, and a cycle.
+    Raises UnsupportedType for an unknown name, a leaf that depends on itself, and a cycle.
     """
     dependencies = []
     for path, names in zip(paths, named, strict=True):
@@ -320,15 +320,11 @@ def resolved(
             inside = [leaf for leaf in paths if leaf[: len(name)] == name]
             if not inside:
                 known = some_of(".".join(leaf) for leaf in paths if leaf != path)
-                raise Misplaced(
-                    path,
-                    f"after names {'.'.join(name)!r}, which is not asked for; "
-                    f"there are {known or 'no others'}",
-                )
+                reason = f"is not asked for; there are {known or 'no others'}"
+                raise UnsupportedType(f"after names {'.'.join(name)!r}, which {reason}", path)
             if path in inside:
-                raise Misplaced(
-                    path, f"after names {'.'.join(name)!r}, which is the field itself; remove it"
-                )
+                reason = "is the field itself; remove it"
+                raise UnsupportedType(f"after names {'.'.join(name)!r}, which {reason}", path)
             leaves.update(dict.fromkeys(inside))
         # The order of the declaration, but leaves of the leaf's own group come last, so that the
         # group stays in one piece.
@@ -339,30 +335,21 @@ def resolved(
 
 
 def waves_of(paths: Sequence[FieldPath], after: Sequence[Sequence[FieldPath]]) -> list[int]:
-    """(N,) the wave in which each leaf is read, from 1 on. Raises Misplaced for a cycle."""
+    """(N,) the wave in which each leaf is read, from 1 on. Raises UnsupportedType for a cycle."""
     sorter = TopologicalSorter(dict(zip(paths, after, strict=True)))
     try:
         sorter.prepare()
     except CycleError as error:
         circle = error.args[1][::-1]
         shown = " after ".join(".".join(path) for path in circle)
-        raise Misplaced(
-            circle[0], f"after goes in a circle ({shown}); remove one of them"
-        ) from None
+        reason = f"after goes in a circle ({shown}); remove one of them"
+        raise UnsupportedType(reason, circle[0]) from None
     number, waves = 0, {}
     while sorter.is_active():
         number, ready = number + 1, sorter.get_ready()
         waves.update(dict.fromkeys(ready, number))
         sorter.done(*ready)
     return [waves[path] for path in paths]
-
-
-class Misplaced(UnsupportedType):
-    """An `UnsupportedType` at a leaf. path: the leaf's path."""
-
-    def __init__(self, path: FieldPath, reason: str) -> None:
-        super().__init__(reason)
-        self.path = path
 
 
 def _shared(first: FieldPath, second: FieldPath) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import re
 from collections.abc import Mapping
 from dataclasses import is_dataclass
@@ -24,6 +25,19 @@ T = TypeVar("T")
 
 BROKEN = (PydanticUndefinedAnnotation, PydanticUserError, CoreSchemaError, NameError)
 """The errors of Pydantic, or of evaluating annotations, for a class that cannot be built."""
+
+
+class MadeClass(type(BaseModel)):  # type: ignore[misc]  # Pydantic's metaclass has no public name
+    """The metaclass of classes that no module holds. `__made_by__`: (function, arguments)."""
+
+
+def _reduce(model: type[Any]) -> str | tuple[Any, ...]:
+    # A subclass may be held by a module.
+    made_by: str | tuple[Any, ...] = vars(model).get("__made_by__", model.__qualname__)
+    return made_by
+
+
+copyreg.pickle(MadeClass, _reduce)
 
 
 def broken_at(error: Exception) -> tuple[tuple[str, ...], str]:

@@ -125,7 +125,14 @@ FieldPath: TypeAlias = tuple[str, ...]
 
 
 class UnsupportedType(Exception):
-    """An annotation or field that cannot be compiled; the message names reason and remedy."""
+    """An annotation or field that cannot be compiled; the message names reason and remedy.
+
+    path: of the leaf at fault, where the error is raised for all leaves together.
+    """
+
+    def __init__(self, reason: str, path: FieldPath = ()) -> None:
+        super().__init__(reason)
+        self.path = path
 
 
 MOST_CHOICES, _MOST_CHARACTERS = 10_000, 1_000_000

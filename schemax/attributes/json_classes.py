@@ -7,7 +7,6 @@ a pickled class stays the same class.
 
 from __future__ import annotations
 
-import copyreg
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 from uuid import uuid4
@@ -76,10 +75,6 @@ def _origin_of(
     return uuid4().hex, kept, base, nested_base, name
 
 
-class ClassOfDocument(type(BaseModel)):  # type: ignore[misc]  # Pydantic's metaclass has no public name
-    """The metaclass of classes of documents, by which pickle knows them."""
-
-
 _Origin: TypeAlias = tuple[str, Mapping[str, Any], type[BaseModel], type[BaseModel], str | None]
 """A token that identifies a document across processes, and the arguments of `build_model`."""
 
@@ -98,7 +93,7 @@ def _make(
     """Builds the classes. refused: collects faults; None: the first fault is raised."""
     title = name or (root["title"] if isinstance(root.get("title"), str) else "") or "Schema"
     document = SchemaDocument(root, class_name(title))
-    builder = Builder(document, nested_base, ClassOfDocument, refused)
+    builder = Builder(document, nested_base, refused)
     own: Any = builder.root(base)
     if refused is None:
         compile_attributes(own)
@@ -106,8 +101,10 @@ def _make(
         refused += refusals_of(own)
     own.__json_checks__ = Checks(document)
     own.__schema_classes__ = builder.classes
+    model: Any
     for number, model in enumerate(builder.classes):
-        model.__schema_origin__ = (token, root, base, nested_base, name), number, own  # type: ignore[attr-defined]
+        model.__made_by__ = _recall, (number, token, root, base, nested_base, name)
+        model.__json_root__ = own  # kept as long as any of the classes
     _built[token] = own
     return own  # type: ignore[no-any-return]
 
@@ -131,23 +128,12 @@ def is_judged_whole(schema: type[BaseModel]) -> bool:
     return checks is not None and checks.says_more
 
 
-def _reduce(model: type[BaseModel]) -> str | tuple[Any, ...]:
-    stored = vars(model).get("__schema_origin__")
-    if stored is None:  # a subclass, which a module holds
-        return model.__qualname__
-    origin, number, _ = stored
-    return _recall, (number, *origin)
-
-
 def _recall(number: int, token: str, *parts: Any) -> type[BaseModel]:
     own: Any = _built.get(token)
     if own is None:
         own = _make(token, *parts)
     model: type[BaseModel] = own.__schema_classes__[number]
     return model
-
-
-copyreg.pickle(ClassOfDocument, _reduce)
 
 
 STANDARD = "https://json-schema.org/draft/2020-12/schema"

@@ -58,6 +58,7 @@ class SchemaDocument:
     root: the document itself. References are absolute, see `with_absolute_references`; nothing is
         ever fetched. An unknown `$schema` is read as 2020-12.
     name: the name of the document's class, for errors.
+    literals, num_choices: the types of enums so far, and the number of their choices.
 
     `place` is a path of property names from the root, for errors. Raises SchemaError for a document
     of too many parts.
@@ -83,7 +84,8 @@ class SchemaDocument:
             )
             raise self.error((), reason)
         self._annotated: dict[Any, Node] = {}
-        self._states = 0
+        self._states = self.num_choices = 0
+        self.literals: dict[tuple[int, str], Any] = {}
         self.uri = _base_of(root, "")
         self.resource = Resource.from_contents(root, default_specification=DRAFT202012)
         self._resolver = Registry().with_resource(self.uri, self.resource).resolver(self.uri)

@@ -16,6 +16,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
 from schemax.attributes.attributes import MOST_ATTRIBUTES, MOST_REFUSALS
+from schemax.attributes.classes import MadeClass
 from schemax.attributes.discriminator import MOST_MODELS
 from schemax.attributes.field_type import MOST_MEMBERS
 from schemax.attributes.json_document import (
@@ -37,11 +38,12 @@ from schemax.attributes.json_values import (
     LENGTHS,
     NUMERIC,
     SIZES,
-    Choices,
     constrained,
     container_of,
     default_of,
+    enum_type,
     is_decimal,
+    literal_of,
     text_type,
     union_of,
 )
@@ -54,7 +56,6 @@ class Builder:
     """Builds the classes of one document.
 
     nested_base: the base of the classes of nested objects.
-    metaclass: the metaclass of all classes whose base has none of its own.
     refused: collects the faults of properties; None: the first fault is raised.
     classes: the classes built so far, the document's own class last.
     """
@@ -63,12 +64,10 @@ class Builder:
         self,
         document: SchemaDocument,
         nested_base: type[BaseModel],
-        metaclass: type,
         refused: list[SchemaError] | None = None,
     ) -> None:
         self._document, self._nested_base = document, nested_base
-        self._metaclass, self._refused = metaclass, refused
-        self._choices = Choices(document)
+        self._refused = refused
         self.classes: list[type[BaseModel]] = []
         self._models: dict[str, type[BaseModel]] = {}
         # References being followed, and references to classes that are not built yet.
@@ -175,7 +174,7 @@ class Builder:
         description, kind = node.get("description"), type(bases[0])
         if node.get("language") is not None:
             settings = {**settings, "language": node["language"]}
-        metaclass = self._metaclass if issubclass(self._metaclass, kind) else kind
+        metaclass = MadeClass if issubclass(MadeClass, kind) else kind
         try:
             model = create_model(
                 name,
@@ -258,9 +257,10 @@ class Builder:
         if "allOf" in node:
             return self._type(self._flat(node, place), place)
         if "const" in node:
-            return self._choices.of_constant(node, place)
+            value = node["const"]
+            return None if value is None else literal_of(self._document, [value], place)
         if "enum" in node:
-            return self._choices.of_enum(node, place)
+            return enum_type(self._document, node, place)
         if word := self._union_word(node, place):
             return self._alternatives(node, node[word], place)
         return self._plain_type(node, place)

@@ -79,49 +79,38 @@ def constrained(
     return result
 
 
-class Choices:
-    """The types of the enums and constants of a document. References to an enum share its type.
+def enum_type(document: SchemaDocument, node: Node, place: Place) -> Any:
+    """The type of an enum; references to an enum share its type.
 
     Raises SchemaError for a choice that is no text or number, and for too many choices: those of an
     enum count again with each use.
     """
+    values, kind = node["enum"], node.get("type")
+    if not isinstance(values, list) or not values:
+        raise document.error(place, "enum must be a list of values")
+    # The document keeps the list alive, and so its identity.
+    key = id(values), str(kind)
+    if key not in document.literals and values != [None]:
+        fitting = [value for value in values if _has_type(value, kind)]
+        if not fitting:
+            raise document.error(place, f"no value of its enum has the type {kind!r}")
+        document.literals[key] = literal_of(document, fitting, place)
+    document.num_choices += len(values)
+    if document.num_choices > _MOST_TOGETHER:
+        reason = f"all choices of the document together are more than {_MOST_TOGETHER:,}"
+        raise document.error(place, f"{reason}; declare some as texts")
+    return document.literals.get(key)
 
-    def __init__(self, document: SchemaDocument) -> None:
-        self._document = document
-        # The keys are identities of lists, which the document keeps alive, and types.
-        self._literals: dict[tuple[int, str], Any] = {}
-        self._count = 0
 
-    def of_enum(self, node: Node, place: Place) -> Any:
-        values, kind = node["enum"], node.get("type")
-        if not isinstance(values, list) or not values:
-            raise self._document.error(place, "enum must be a list of values")
-        key = id(values), str(kind)
-        literal = self._literals.get(key)
-        if literal is None and values != [None]:
-            fitting = [value for value in values if _has_type(value, kind)]
-            if not fitting:
-                raise self._document.error(place, f"no value of its enum has the type {kind!r}")
-            literal = self._literals[key] = self._of(fitting, place)
-        self._count += len(values)
-        if self._count > _MOST_TOGETHER:
-            reason = f"all choices of the document together are more than {_MOST_TOGETHER:,}"
-            raise self._document.error(place, f"{reason}; declare some as texts")
-        return literal
-
-    def of_constant(self, node: Node, place: Place) -> Any:
-        return None if node["const"] is None else self._of([node["const"]], place)
-
-    def _of(self, values: list[Any], place: Place) -> Any:
-        if len(values) > MOST_CHOICES:
-            raise self._document.error(
-                place, f"has {len(values):,} choices; at most {MOST_CHOICES:,} are supported"
-            )
-        for value in values:
-            if not isinstance(value, (str, int, float, type(None))):
-                raise self._document.error(place, f"choice {value!r} is neither text nor a number")
-        literal: Any = Literal
-        return literal[tuple(values)]
+def literal_of(document: SchemaDocument, values: list[Any], place: Place) -> Any:
+    if len(values) > MOST_CHOICES:
+        reason = f"has {len(values):,} choices; at most {MOST_CHOICES:,} are supported"
+        raise document.error(place, reason)
+    for value in values:
+        if not isinstance(value, (str, int, float, type(None))):
+            raise document.error(place, f"choice {value!r} is neither text nor a number")
+    literal: Any = Literal
+    return literal[tuple(values)]
 
 
 def _has_type(value: Any, kind: Any) -> bool:

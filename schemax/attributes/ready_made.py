@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from schemax.base.resources import resource_dir
 from schemax.errors import InputError
@@ -53,7 +53,6 @@ def is_task(name: str) -> bool:
     return _paths()[name].parent.name == "tasks"
 
 
-@cache
 def _paths() -> dict[str, Path]:
     return {path.stem: path for path in resource_dir("schemas").glob("**/*.json")}
 
@@ -75,11 +74,8 @@ _LISTED = re.compile(r"\s*[,&;+]\s*|\s+and\s+", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+")
 
 
-class Match(NamedTuple):
-    """schema: the name of a schema; how: what matched: its name, an alias, or their last words."""
-
-    schema: str
-    how: How
+Match: TypeAlias = tuple[str, How]
+"""The name of a schema, and what matched: its name, an alias, or their last words."""
 
 
 def names_of(schemas: Iterable[tuple[str, Iterable[str]]]) -> Names:
@@ -103,9 +99,9 @@ def match_of(category: str) -> Match | None:
     if not levels:
         return None
     if (match := _names().get(words_of(levels[-1]))) is not None:
-        return Match(*match)
+        return match
     matches = [_by_last_words_of(part) for part in _LISTED.split(levels[-1]) if part]
-    schemas = {best and best.schema for best in matches}
+    schemas = {match and match[0] for match in matches}
     return matches[0] if len(schemas) == 1 else None
 
 
@@ -113,7 +109,7 @@ def _by_last_words_of(name: str) -> Match | None:
     words = words_of(name)
     for start in range(len(words)):
         if (match := _names().get(words[start:])) is not None:
-            return Match(match[0], "last words" if start else match[1])
+            return match[0], "last words" if start else match[1]
     return None
 
 

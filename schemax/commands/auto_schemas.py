@@ -52,8 +52,8 @@ def matches_shown(counts: Counter[str]) -> Iterator[str | Table]:
     matches = {category: match_of(category) for category in counts}
     columns: Columns = {
         "category": str,
-        "schema": lambda category: match.schema if (match := matches[category]) else "none",
-        "by its": lambda category: match.how if (match := matches[category]) else None,
+        "schema": lambda category: match[0] if (match := matches[category]) else "none",
+        "by its": lambda category: match[1] if (match := matches[category]) else None,
         "rows": lambda category: f"{counts[category]:,}",
     }
     yield table([category for category, _ in counts.most_common(_MOST_SHOWN)], columns, left=3)

@@ -81,7 +81,7 @@ def discover(args: Args) -> None:
             raise UsageError(f"cannot write {place}: no folder {place.parent}")
         refuse_inputs(str(place), source.files)
     if (known := match_of(args.category)) is not None:
-        say(f"note: a ready-made schema is near to this category: {known.schema}")
+        say(f"note: a ready-made schema is near to this category: {known[0]}")
     with plain_warnings():
         extractor = args.extractor()
         with refused_settings():

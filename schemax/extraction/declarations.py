@@ -38,9 +38,9 @@ def load_schemas(categories: Iterable[str]) -> dict[str, type[AttrSchema]]:
     attributes of its own category. The last level of a path ("Electronics > Smart TVs") counts;
     case and plurals make no difference. Categories without a schema are left out.
     """
-    matches = {category: match_of(category) for category in categories}
-    classes = {match.schema: load_schema(match.schema) for match in matches.values() if match}
-    return {category: classes[match.schema] for category, match in matches.items() if match}
+    names = {category: match[0] for category in categories if (match := match_of(category))}
+    classes = {name: load_schema(name) for name in set(names.values())}
+    return {category: classes[name] for category, name in names.items()}
 
 
 Model = type[Any]

@@ -217,7 +217,7 @@ def usual_demonstrations(
         return ()
     shown = [
         (text, SomeValues(_values_of(attributes, text, values)))
-        for text, values in demonstrations_of(match.schema)
+        for text, values in demonstrations_of(match[0])
     ]
     if config.layout == "autoregressive":
         is_whole = all(len(values.values) == len(attributes) for _, values in shown)
