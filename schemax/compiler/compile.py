@@ -41,7 +41,7 @@ from schemax.compiler.slot_specs import SlotCompiler
 from schemax.compiler.tokenizer import ByteCodec, TextCodec, as_codec
 from schemax.compiler.waves import Waves
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.errors import SchemaWarning
+from schemax.errors import ModelError, SchemaWarning
 from schemax.formats import NEWLINE, DocumentKey, OutputFormat, get_format
 from schemax.tokens import SlotSpec
 
@@ -137,6 +137,12 @@ def _compile(
     if prompt.control_tokens:
         warn(control_token_warning(prompt.control_tokens))
     instruction, opening, pieces = _prompt_ids(prompt, output_format, codec)
+    if (largest := max((*instruction, *opening), default=0)) >= vocab_size:
+        raise ModelError(
+            f"the prompt holds {codec.text_of([largest])!r}, token {largest:,} of the tokenizer, "
+            f"and the model's vocabulary has {vocab_size:,}; name the tokenizer that the model was "
+            "trained with"
+        )
 
     rule = NEWLINE if config.ends_with_line else output_format.stop
     compiler = SlotCompiler(name, output_format, config, codec, vocab_size, eos_ids, rule)

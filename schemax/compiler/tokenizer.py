@@ -137,11 +137,24 @@ class TextCodec:
         return str(self._data.to_str())
 
     def check_vocabulary(self, vocab_size: int) -> None:
-        """Raises ModelError if the tokenizer has ids beyond the model's vocabulary."""
-        if self.base_vocab_size > vocab_size:
+        """Raises ModelError if a prompt could hold ids beyond the model's vocabulary.
+
+        Texts hold tokens of the base vocabulary and of spaces; prompts, what begins them and what
+        the chat template spells. Tokenizers of some models have more, such as for images.
+        """
+        markup = (self.chat_template or "") + self.special_tokens.get("bos_token", "")
+        beyond = [
+            token["content"]
+            for token in self.added_tokens
+            if token["id"] >= vocab_size
+            and (not token["content"].strip() or token["content"] in markup)
+        ]
+        if self.base_vocab_size > vocab_size or beyond:
             raise ModelError(
-                f"the tokenizer has {self.base_vocab_size:,} tokens, the model a vocabulary of "
-                f"{vocab_size:,}: they do not belong together"
+                f"the tokenizer has {max(self.base_vocab_size, self.vocab_size):,} tokens, the "
+                f"model a vocabulary of {vocab_size:,}"
+                f"{f' without {beyond[0]!r}' if beyond else ''}: they do not belong together; "
+                "name the tokenizer that the model was trained with, or resize its embeddings"
             )
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,10 @@ from schemax.servers.remote import RemoteModel
 if TYPE_CHECKING:
     from schemax.runtime.engine.fork import ForkModel
     from schemax.runtime.models.model import DecoderModel
+
+
+# Settings of a generation config under which `generate` takes other tokens than the likeliest.
+_CHANGE_TOKENS = ("repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens")
 
 
 def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
@@ -139,7 +143,16 @@ def _architecture(model: Any) -> list[Check]:
         Check("positions", f"{architecture.position_encoding}; context {context or 'unlimited'}"),
         Check("attention backend", f"{backend} ({why})"),
         Check("machine", f"{model.device}, {str(model.dtype).removeprefix('torch.')}"),
+        *_generation_checks(model),
     ]
+
+
+def _generation_checks(model: Any) -> Iterator[Check]:
+    """Yields the settings by which the model's `generate` would choose other tokens."""
+    settings = getattr(model, "generation_config", None)
+    named = settings.to_diff_dict() if settings is not None else {}
+    if changed := [f"{key} {named[key]}" for key in _CHANGE_TOKENS if named.get(key)]:
+        yield Check("generation config", f"{', '.join(changed)}: not applied; see docs/models.md")
 
 
 def _mode(model: DecoderModel | ForkModel) -> Check:

@@ -157,8 +157,17 @@ def _max_positions(config: Any) -> int | None:
                     f"the model's config gives {name} as {bound}, so no text would fit into its "
                     "context; correct config.json"
                 )
-            return bound
+            return max(bound, _extended(config, bound))
     return None
+
+
+def _extended(config: Any, bound: int) -> int:
+    """The context that RoPE scaling extends the trained one to; configs may give either."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    if parameters.get("rope_type") not in ("linear", "yarn"):
+        return bound
+    trained = parameters.get("original_max_position_embeddings") or bound
+    return int(trained * (parameters.get("factor") or 1))
 
 
 def _max_tokens(config: Any) -> int | None:

@@ -21,6 +21,15 @@ from schemax.runtime.models.loading.rounding import merge_adapters
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
+# Settings of adapters that do more than change the weights of the base model's own layers.
+_MORE_THAN_WEIGHTS = {
+    "megatron_config": "asks for Megatron",  # peft would import whatever module the file names
+    "layer_replication": "repeats layers, and merging would change the weights that they share",
+    "trainable_token_indices": "trains single tokens; merge it with peft and name the result",
+    "alora_invocation_tokens": "works behind some tokens only",
+    "arrow_config": "chooses among adapters, token by token",
+}
+
 # The files fetched of an adapter on the Hub: repositories hold checkpoints and pickles besides.
 _FILES = (
     ADAPTER_CONFIG,
@@ -96,9 +105,12 @@ def _check_kind(name: str, settings: dict[str, Any]) -> None:
         raise ModelError(f"{name} is an adapter of the kind {kind}; only LORA is supported")
     if task not in (None, "CAUSAL_LM"):
         raise ModelError(f"{name} was trained for {task}; an adapter for CAUSAL_LM is needed")
-    if settings.get("megatron_config"):
-        # peft would import whatever module the file names.
-        raise ModelError(f"{name} asks for Megatron, whose layers are not supported here")
+    for setting, why in _MORE_THAN_WEIGHTS.items():
+        if settings.get(setting):
+            raise ModelError(
+                f"{name} {why} ({setting} in its {ADAPTER_CONFIG}); only adapters that change the "
+                "weights of the base model's own layers are supported here"
+            )
 
 
 def _check_complete(folder: Path, result: Any) -> None:

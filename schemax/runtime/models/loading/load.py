@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,11 @@ from transformers.utils import logging
 
 from schemax.base.calibration import FILE as CALIBRATION
 from schemax.base.calibration import Calibration, read_calibration
+from schemax.base.messages import counted, warn
 from schemax.base.trained import FILE as TRAINED
 from schemax.base.trained import TrainedWith, read_trained
 from schemax.errors import ModelError
+from schemax.runtime.models.architecture import decoder_of
 from schemax.runtime.models.loading.adapters import put_adapter
 from schemax.runtime.models.loading.files import find_file
 from schemax.runtime.models.loading.gguf_file import gguf_tokenizer, gguf_weights, is_gguf
@@ -320,10 +322,37 @@ def _check_loaded(name: str, model: Any, report: Mapping[str, Any]) -> None:
             f"{name}: the weights lack {len(missing)} of the model's tensors ({some(missing)}); "
             "they belong to another model, or are only a part of this one"
         )
+    _check_unplaced(name, model, sorted(report["unexpected_keys"]))
     if next(model.parameters()).is_meta:  # the embeddings come first in every model
         raise ModelError(
             f"{name}: the device_map puts the embeddings off to memory or disk; they are needed "
             "on a device, so name one for them, or take a smaller or a quantized model"
+        )
+
+
+def _check_unplaced(name: str, model: Any, unplaced: Sequence[str]) -> None:
+    """Raises ModelError for weights inside the decoder that the model has no place for.
+
+    Warns (UserWarning) of all others, such as those of a vision tower.
+    """
+    modules, decoder = dict(model.named_modules()), decoder_of(model)
+    buffers = {key for key, _ in model.named_buffers()}
+    inner, outer = [], []
+    for key in (key for key in unplaced if key not in buffers):
+        holder, _, kind = key.rpartition(".")
+        while holder not in modules:
+            holder = holder.rpartition(".")[0]
+        is_inner = kind in ("weight", "bias") and decoder not in modules[holder].modules()
+        (inner if is_inner else outer).append(key)
+    if inner:
+        raise ModelError(
+            f"{name}: the model has no place for {len(inner)} of the stored tensors "
+            f"({some(inner)}); weights and config.json belong to different models"
+        )
+    if outer:
+        warn(
+            f"{name}: {counted(len(outer), 'stored tensor')} ({some(outer)}) left out, since "
+            f"{type(model).__name__} has no such part"
         )
 
 
