@@ -214,6 +214,18 @@ FORK = [
         layer_types=["linear_attention", "full_attention"],
     ),
     _row(
+        "minimax",
+        "GQA, lightning attention",
+        "rotary, order",
+        _GQA,
+        _HEAD,
+        mode="fork",
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        block_size=8,
+        layer_types=["linear_attention", "full_attention"],
+    ),
+    _row(
         "granitemoehybrid",
         "GQA, mamba2",
         "order",

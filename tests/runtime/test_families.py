@@ -16,6 +16,8 @@ from decoding import TEMPLATE, assert_right, run, streamed
 from families import FORK, IN_SEQUENCE, NEARLY, REFUSED, Family
 from oracle import oracle_outputs
 from transformers import Qwen3ForCausalLM
+from transformers.models.minimax import modeling_minimax
+from transformers.models.minimax.modeling_minimax import MiniMaxCache
 
 from schemax import Extractor, doctor
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema
@@ -215,6 +217,28 @@ def test_what_cannot_be_exact_is_refused(
     record(record_property, family, None, refused=f"refused: {cause}")
 
 
+class SealedCache(MiniMaxCache):
+    """Keeps states of linear attention where nothing copies them."""
+
+    @property
+    def linear_cache(self) -> Any:
+        return self._sealed["states"]
+
+    @linear_cache.setter
+    def linear_cache(self, states: list[Any]) -> None:
+        self._sealed = {"states": states}
+
+
+def test_caches_that_are_copied_in_part_are_found_out(
+    codec: TextCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (family,) = [family for family in FORK if family.name == "minimax"]
+    monkeypatch.setattr(modeling_minimax, "MiniMaxCache", SealedCache)
+    model = family.model(codec.vocab_size)
+    with pytest.raises(ModelError):
+        prepare(model)
+
+
 def record(record_property: Any, family: Family, prepared: Any, **more: str) -> None:
     """For the page of tested models."""
     forked = isinstance(prepared, ForkModel)
@@ -363,3 +387,20 @@ def test_wrong_models_are_found_out(wrong: Any, codec: TextCodec) -> None:
     diagnosis = doctor(model, tokenizer=codec)
     assert not diagnosis.ok
     assert "hands out no state to go on from" in str(diagnosis)
+
+
+@pytest.mark.parametrize("name", ["llama", "granite", "olmo2", "mistral", "gemma3"])
+def test_windows_are_those_of_the_models_code(name: str, codec: TextCodec, small: Any) -> None:
+    """A config may give a window that its architecture has no code for.
+
+    The cache of `generate` drops keys by the config nonetheless, so there it runs without one.
+    """
+    (family,) = [family for family in IN_SEQUENCE if family.name == name]
+    compiled = compile_schema(small, codec, template=TEMPLATE, decoding=PLAIN)
+    model = family.model(codec.vocab_size, sliding_window=9)
+    prepared = prepare(model)
+    assert isinstance(prepared, DecoderModel)
+    expected = {"mistral": [9], "gemma3": [9, None]}
+    assert [span.window for span in prepared.spans] == expected.get(name, [None])
+    model.generation_config.use_cache = False
+    check(model, compiled, outputs_of(prepared, compiled, TITLES[:4]))

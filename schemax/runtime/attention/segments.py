@@ -161,7 +161,8 @@ def compiled_chains() -> Chains:
     return Chains(*(torch.compile(chain, dynamic=True) for chain in (merge_in, own_in)))
 
 
-# The pass under way, by thread: several threads may share an extractor.
+# The pass under way, by thread: several threads may share an extractor. `windows`, if a list, takes
+# up the sliding windows that layers call their attention with.
 under_way = threading.local()
 # The attention that a configuration, by id, named before the pass under way replaced it.
 replaced: dict[int, str] = {}
@@ -185,6 +186,8 @@ def segment_attention(
     cache = getattr(under_way, "cache", None)
     loaded_with = replaced.get(id(module.config))
     if cache is None:
+        if (windows := getattr(under_way, "windows", None)) is not None:
+            windows.append(options.get("sliding_window"))
         forward: Any = sdpa_attention_forward
         if loaded_with == "flex_attention":
             forward = flex_attention_forward

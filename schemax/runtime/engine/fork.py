@@ -200,6 +200,12 @@ def select_rows(state: Any, rows: Tensor) -> Any:
     """A state's rows, any of them several times."""
     if hasattr(state, "reorder_cache"):
         state.reorder_cache(rows)
+        for parts in vars(state).values():  # some caches hold states beside those of their layers
+            if isinstance(parts, list):
+                parts[:] = [
+                    part.index_select(0, rows.to(part.device)) if isinstance(part, Tensor) else part
+                    for part in parts
+                ]
         return state
     return type(state)(part.index_select(0, rows.to(part.device)) for part in state)
 

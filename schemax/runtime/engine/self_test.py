@@ -135,7 +135,7 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
             chosen = Chosen(branches[:, column].numpy(), unknown, unknown, unknown)
             list(scheduler.advance(chosen))
     model.bytes_per_token = cache.bytes_per_token
-    return got, _plain(model, stem, branches)
+    return got, _plain(model, stem.expand(3, -1), branches)
 
 
 def _said(error: Exception) -> str:
@@ -183,18 +183,22 @@ def _not_finite(model: DecoderModel | ForkModel) -> str:
 
 
 def _fork(model: ForkModel) -> tuple[Tensor, Tensor]:
-    """Logits of three branches: from copies of a stem's state, and of plain passes."""
-    stem, branches = _ids(model, 8), _ids(model, 15).view(3, 5)
-    logits, state = model.forward(stem[None].to(model.device), None, read=0)
-    state = select_rows(state, torch.zeros(3, dtype=torch.int64, device=model.device))
-    for read, column in enumerate(branches.T, len(stem)):
+    """Logits of three branches of two stems: from copies of their states, and of plain passes.
+
+    A single stem would not do: its state, not copied, would be broadcast to all branches.
+    """
+    stems, branches = _ids(model, 16).view(2, 8), _ids(model, 15).view(3, 5)
+    owner = torch.tensor([1, 0, 1])
+    logits, state = model.forward(stems.to(model.device), None, read=0)
+    state = select_rows(state, owner.to(model.device))
+    for read, column in enumerate(branches.T, stems.shape[1]):
         logits, state = model.forward(column[:, None].to(model.device), state, read)
-    return logits, _plain(model, stem, branches)
+    return logits, _plain(model, stems[owner], branches)
 
 
-def _plain(model: DecoderModel | ForkModel, stem: Tensor, branches: Tensor) -> Tensor:
+def _plain(model: DecoderModel | ForkModel, stems: Tensor, branches: Tensor) -> Tensor:
     """(3, V) last logits of plain passes by the model alone, without our code."""
-    texts = torch.stack([torch.cat([stem, branch]) for branch in branches]).to(model.device)
+    texts = torch.cat([stems, branches], dim=1).to(model.device)
     logits: Tensor = model.model(input_ids=texts, use_cache=False).logits[:, -1]
     return logits.to(model.device)
 

@@ -6,7 +6,7 @@ It is read off the configuration and the code, without running the model; `self_
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,6 @@ class Architecture:
 
     layer_counts: the number of layers by kind.
     heads: such as "GQA 16/8"; position_encoding: such as "rotary (llama3)".
-    spans: the position ids that attention layers of each kind see.
     switch: the position id at which longrope switches to its long factors; None without longrope.
     max_positions: the position ids that the model takes; None without a bound.
     max_tokens: the tokens of a prompt beyond which attention depends on the order of arrival.
@@ -39,7 +38,6 @@ class Architecture:
     layer_counts: dict[str, int]
     heads: str
     position_encoding: str
-    spans: dict[str, Span]
     switch: int | None
     max_positions: int | None
     max_tokens: int | None
@@ -61,7 +59,6 @@ def examine(model: Any) -> Architecture:
         layer_counts=kinds,
         heads=_heads(config, kinds),
         position_encoding=_position_encoding(model, config),
-        spans=_spans(config),
         switch=_switch(config),
         max_positions=_max_positions(config),
         max_tokens=_max_tokens(config),
@@ -99,13 +96,27 @@ def takes_masks_by_type(model: Any) -> bool:
         return False
 
 
+def spans_of(config: Any, windows: Sequence[int | None]) -> dict[str, Span]:
+    """The position ids that attention layers see, by kind, named as the keys of masks.
+
+    windows: those that the layers call their attention with, in order. What a config says of
+    windows does not tell: many models have no code for them.
+    """
+    kinds = [kind for kind in getattr(config, "layer_types", None) or () if kind in _ATTENTION]
+    kinds = kinds or ["attention"] * len(windows)
+    chunk = getattr(config, "attention_chunk_size", None)
+    spans = {
+        kind: Span(window, chunk if kind == "chunked_attention" else None)
+        for kind, window in zip(kinds, windows, strict=False)
+    }
+    return spans or {"attention": Span()}
+
+
 def _layer_counts(config: Any) -> dict[str, int]:
     kinds = getattr(config, "layer_types", None) or getattr(config, "block_types", None)
     # GPT-Neo names its layers elsewhere.
     kinds = kinds or [f"{kind}_attention" for kind in getattr(config, "attention_layers", ())]
-    if not kinds:
-        sliding = _window(config) is not None
-        kinds = ["sliding_attention" if sliding else "full_attention"] * config.num_hidden_layers
+    kinds = kinds or ["attention"] * config.num_hidden_layers
     return {kind: list(kinds).count(kind) for kind in dict.fromkeys(kinds)}
 
 
@@ -122,22 +133,6 @@ def _obstacle(model: Any, config: Any, kinds: dict[str, int]) -> str | None:
     if len(attention) > 1 and not takes_masks_by_type(model):
         return f"mixes {' and '.join(attention)} but takes one mask for all"
     return None
-
-
-def _spans(config: Any) -> dict[str, Span]:
-    """The spans by layer kind, named as the keys of masks."""
-    window, chunk = _window(config), getattr(config, "attention_chunk_size", None)
-    kinds = set(getattr(config, "layer_types", None) or ()) & _ATTENTION
-    if not kinds:
-        return {"full_attention" if window is None else "sliding_attention": Span(window)}
-    spans = {"sliding_attention": Span(window), "chunked_attention": Span(chunk=chunk)}
-    return {kind: spans.get(kind, Span()) for kind in sorted(kinds)}
-
-
-def _window(config: Any) -> int | None:
-    used = getattr(config, "use_sliding_window", True)
-    window: int | None = getattr(config, "sliding_window", None) if used else None
-    return window
 
 
 def _switch(config: Any) -> int | None:

@@ -18,7 +18,7 @@ from schemax.runtime.attention import segments
 from schemax.runtime.attention.batch import Batch, prefix_batch
 from schemax.runtime.attention.kv_pool import KVPool
 from schemax.runtime.attention.visibility import Span, TokenInfo, block_mask, visible
-from schemax.runtime.models.architecture import takes_masks_by_type
+from schemax.runtime.models.architecture import spans_of, takes_masks_by_type
 from schemax.runtime.models.language_model import SLACK, LanguageModel, PromptSize
 from schemax.runtime.models.pointwise import is_compiled
 
@@ -61,12 +61,12 @@ class DecoderModel(LanguageModel):
         self._by_type = takes_masks_by_type(model)
         self._cache_name = self.architecture.state_name or "past_key_values"
         self.bytes_per_token = 0
-        self._spans = tuple(self.architecture.spans.items())
         self._prefixes = _prefixes(_KEPT_BYTES)
         self._chains = segments.compiled_chains() if is_compiled(model) else None
         self._longrope = None
         if self.architecture.switch is not None:
             self._longrope = Longrope.of(model, self.architecture.switch)
+        self._spans = tuple(spans_of(self.config, self._windows()).items())
 
     def refusal(self, config: DecodingConfig) -> str | None:
         return None
@@ -173,8 +173,23 @@ class DecoderModel(LanguageModel):
     def _chosen_rope(self, use_long_rope: bool) -> AbstractContextManager[None]:
         return self._longrope.chosen(use_long_rope) if self._longrope else nullcontext()
 
+    @torch.inference_mode()
+    def _windows(self) -> list[int | None]:
+        """The sliding windows that layers call their attention with; [] if the model fails."""
+        windows: list[int | None] = []
+        segments.under_way.windows = windows
+        ids = torch.zeros(1, 1, dtype=torch.int64, device=self.device)
+        try:
+            with self._lock, self._over_segments(None):
+                self._run((ids[0], ids[0]), input_ids=ids, use_cache=False)
+        except Exception:  # the proof of packed passes will say why
+            return []
+        finally:
+            segments.under_way.windows = None
+        return windows
+
     @contextmanager
-    def _over_segments(self, cache: KVPool) -> Iterator[None]:
+    def _over_segments(self, cache: KVPool | None) -> Iterator[None]:
         """Makes the model attend segments on this thread, for as long as the context lasts."""
         before = self.config._attn_implementation
         segments.replaced[id(self.config)] = before

@@ -337,7 +337,8 @@ def _check_unplaced(name: str, model: Any, unplaced: Sequence[str]) -> None:
     """
     modules, decoder = dict(model.named_modules()), decoder_of(model)
     buffers = {key for key, _ in model.named_buffers()}
-    inner, outer = [], []
+    inner: list[str] = []
+    outer: list[str] = []
     for key in (key for key in unplaced if key not in buffers):
         holder, _, kind = key.rpartition(".")
         while holder not in modules:
