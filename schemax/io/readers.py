@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, BinaryIO, Literal, TypeAlias
+from zipfile import BadZipFile
 
 from schemax.base.messages import counted, perhaps, say, some_of
 from schemax.errors import InputError
@@ -25,6 +26,7 @@ from schemax.io.arrow import read_arrow, read_parquet
 from schemax.io.delimited import read_csv, read_header
 from schemax.io.document_files import (
     COLUMNS,
+    MOST_BYTES,
     READ,
     check_packages,
     is_document,
@@ -33,6 +35,7 @@ from schemax.io.document_files import (
 )
 from schemax.io.excel import EXCEL, read_excel, read_sheet_header
 from schemax.io.lake import DeltaTable, is_delta
+from schemax.io.office import OLE, ZIP, refusal
 from schemax.io.records import STANDARD, Record, bounded_lines, read_records
 from schemax.io.storage import expand, is_folder, optional, reading, suffixes
 
@@ -55,7 +58,7 @@ _USE = "use CSV, Parquet, Arrow, Excel (.xlsx) or JSON Lines"
 # type, or too little memory for a cell.
 _BROKEN = (
     *(OSError, EOFError, ValueError, NotImplementedError, MemoryError),
-    *(zlib.error, csv.Error),
+    *(zlib.error, csv.Error, BadZipFile),
 )
 
 # Records of JSON Lines that are read to find a file's keys.
@@ -297,6 +300,8 @@ def check_format(name: str, verb: Literal["read", "write"]) -> None:
         reason = f"{suffix} files are compressed inside; leave {compression} out of the name"
     elif is_document(name):
         reason = f"{suffix} files are documents, which are read alone; {_USE}"
+    elif suffix in EXCEL[1:] and verb == "write":
+        reason = f"{suffix} files are only read; {_USE}"
     elif suffix in _FOREIGN:
         reason = f"unknown format {suffix}; {_USE}"
     if reason is not None:
@@ -310,9 +315,11 @@ def check_format(name: str, verb: Literal["read", "write"]) -> None:
 def _json_lines(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
     lines = bounded_lines(handle)
     first = next(lines, b"")
-    if first and first.startswith((b"%PDF-", b"PK\x03\x04")):
-        kind, suffix = ("PDF", ".pdf") if first.startswith(b"%") else ("Office or ZIP", ".docx")
-        raise InputError(f"cannot read {name}: it is a {kind} file; name it {suffix} to read it")
+    if first and first.startswith((ZIP, OLE)):
+        whole = io.BytesIO(first + handle.read(MOST_BYTES))
+        raise InputError(f"cannot read {name}: {refusal(whole)}")
+    if first and first.startswith(b"%PDF-"):
+        raise InputError(f"cannot read {name}: it is a PDF file; name it .pdf to read it")
     if suffixes(name)[0] == ".json" and first and (first[:1] == b"[" or first.strip() == b"{"):
         raise InputError(
             f"cannot read {name}: expected JSON Lines, with one record on every line; of an array "

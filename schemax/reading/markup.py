@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import unescape
 from html.entities import html5
 from html.parser import HTMLParser
@@ -24,22 +24,26 @@ _Piece: TypeAlias = tuple[str, int, int]
 """A piece of the visible text, and its place in the source."""
 
 _RAW = ("script", "style")
-_UNSEEN = (*_RAW, "iframe", "math", "noscript", "object", "svg", "template")
+_UNSEEN = """audio canvas datalist iframe math noembed noframes noscript object script style svg
+    template video"""
 _INLINE = """a abbr acronym b base bdi bdo big cite code data dfn em font i kbd label link mark meta
-    nobr picture q rb rp rt ruby samp small source span strong time tt u var wbr"""
-_BLOCKS = """address area article aside audio blockquote body br button canvas caption center col
-    colgroup datalist dd details dialog dir div dl dt embed fieldset figcaption figure footer form
-    frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html legend li main map marquee menu
-    meter nav noframes ol optgroup option output p param pre progress search section select slot
-    summary table tbody textarea tfoot thead title tr track ul video xmp"""
+    nobr picture q rb rp ruby samp small source span strong time tt u var wbr"""
+_APART = "audio canvas del iframe img input ins math object rt s strike sub sup svg video"
+_BLOCKS = """address area article aside blockquote body br button caption center col colgroup dd
+    details dialog dir div dl dt embed fieldset figcaption figure footer form frame frameset h1 h2
+    h3 h4 h5 h6 head header hgroup hr html legend li main map marquee menu meter nav ol optgroup
+    option output p param pre progress search section select slot summary table tbody textarea
+    tfoot thead title tr track ul xmp"""
 # Complete without an end tag and attributes.
 _COMPLETE = ("br", "dd", "dt", "hr", "li", "p", "td", "th", "tr", "wbr")
 
-_THIN = "\x1f"  # white space that is dropped beside punctuation
-# The white space that a tag is shown as.
-_SPACES = {
-    **dict.fromkeys([*_UNSEEN, *_INLINE.split()], ""),
-    **dict.fromkeys(["del", "img", "input", "ins", "s", "strike", "sub", "sup"], _THIN),
+THIN = "\x1f"
+"""White space that is dropped beside punctuation and other white space."""
+
+# The white space that a tag is shown as; of tags without a known name a line break.
+SPACES = {
+    **dict.fromkeys([*_UNSEEN.split(), *_INLINE.split()], ""),
+    **dict.fromkeys(_APART.split(), THIN),
     **dict.fromkeys(["td", "th"], " "),
     **dict.fromkeys(_BLOCKS.split(), "\n"),
 }
@@ -53,10 +57,25 @@ _REFERENCE = re.compile(
 # The character before a raised or lowered text, and the text. Several digits may be cents ($49⁹⁹),
 # except behind a letter.
 _SHIFTED = re.compile(r"(?![\W\d_][0-9]{2,}\Z).[0-9n+−-]+", re.DOTALL)
-_SHIFTS = {
+SHIFTS = {
     "sup": str.maketrans("0123456789n+−-", "⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ⁺⁻⁻"),
     "sub": str.maketrans("0123456789n+−-", "₀₁₂₃₄₅₆₇₈₉ₙ₊₋₋"),
 }
+
+
+def is_unseen(tag: str, attributes: Iterable[tuple[str, str | None]]) -> bool:
+    """True if a browser shows nothing of an element."""
+    return tag in _UNSEEN.split() or any(
+        name == "hidden" or (name == "style" and _HIDDEN.search(value or ""))
+        for name, value in attributes
+    )
+
+
+def shifted(tag: str, before: str, text: str) -> str | None:
+    """A raised ("sup") or lowered ("sub") text in such characters, 10⁶, H₂O; None if it has to be
+    parted from the text before."""
+    is_mark = tag in SHIFTS and _SHIFTED.fullmatch((before[-1:] or " ") + text)
+    return text.translate(SHIFTS[tag]) if is_mark else None
 
 
 class MarkedUp(str):
@@ -96,7 +115,7 @@ def recognised(text: str) -> str:
     if isinstance(text, MarkedUp) or not re.search(r"<[A-Za-z]|&[#A-Za-z]", text):
         return text
     page = _Page(text)
-    is_page = page.first[1] in _SPACES
+    is_page = page.first[1] in SPACES
     pieces = page.pieces if is_page else list(_pieces(text, 0, len(text), ";"))
     plain = "".join(shown for shown, _, _ in pieces)
     if plain == text:
@@ -121,7 +140,7 @@ def _squeezed(plain: str) -> bytearray:
         kept[start:end] = bytes(end - start)
         if start > 0 and end < len(plain):
             is_punctuated = plain[start - 1] in "($€£" or plain[end] in ".,;:!?)%"
-            if not is_punctuated or match[0].strip(_THIN):
+            if not is_punctuated or match[0].strip(THIN):
                 kept[max(start, plain.find("\n", start, end))] = 1
     return kept
 
@@ -171,11 +190,7 @@ class _Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if not _NAME.fullmatch(tag):  # <name@example.com>
             return self.handle_data(self.get_starttag_text() or "")
-        is_hidden = tag in _UNSEEN or any(
-            name == "hidden" or (name == "style" and _HIDDEN.search(value or ""))
-            for name, value in attrs
-        )
-        self._begun[tag].append((self._at(), len(self.pieces), is_hidden))
+        self._begun[tag].append((self._at(), len(self.pieces), is_unseen(tag, attrs)))
         if (attrs or tag in _COMPLETE) and all(value is not None for _, value in attrs):
             self._complete(tag, self._at())
         self._part(tag)
@@ -193,11 +208,11 @@ class _Page(HTMLParser):
             self._complete(tag, start)
             if is_hidden:
                 del self.pieces[before:]
-            elif tag in _SHIFTS and len(self.pieces) == before + 2:  # a space, and the content
+            elif tag in SHIFTS and len(self.pieces) == before + 2:  # a space, and the content
                 text, begin, end = self.pieces[-1]
-                behind = self.pieces[before - 1][0][-1:] if before else ""
-                if _SHIFTED.fullmatch((behind or " ") + text):
-                    self.pieces[before:] = [(text.translate(_SHIFTS[tag]), begin, end)]
+                mark = shifted(tag, self.pieces[before - 1][0] if before else "", text)
+                if mark is not None:
+                    self.pieces[before:] = [(mark, begin, end)]
                     return
         self._part(tag)
 
@@ -210,7 +225,7 @@ class _Page(HTMLParser):
             self.first = min(self.first, (start, tag))
 
     def _part(self, tag: str) -> None:
-        self.pieces.append((_SPACES.get(tag, "\n"), self._at(), self._at() + 1))
+        self.pieces.append((SPACES.get(tag, "\n"), self._at(), self._at() + 1))
 
 
 def _simplified(source: str) -> str:

@@ -12,7 +12,6 @@ from schemax.reading.markup import MarkedUp, as_plain
 Box: TypeAlias = tuple[float, float, float, float]
 """(left, top, right, bottom) in points (1/72 inch) from the top left corner of the page."""
 
-_BLANKS = re.compile(" {2,}")
 _LINE = re.compile(r"^.*\S", re.MULTILINE)
 
 
@@ -85,7 +84,7 @@ class FileText(MarkedUp):
                     right, bottom = max(other_x, right), max(other_y, bottom)
                 boxes.append((left, top, right, bottom))
                 before = box
-        return [_rounded(box) for box in boxes]
+        return [cast(Box, tuple(round(side, 2) for side in box)) for box in boxes]
 
 
 def _is_beside(first: Box, second: Box) -> bool:
@@ -95,15 +94,3 @@ def _is_beside(first: Box, second: Box) -> bool:
         >= min(first[end] - first[start], second[end] - second[start])
         for start, end in ((0, 2), (1, 3))
     )
-
-
-def _rounded(box: Box) -> Box:
-    left, top, right, bottom = (round(side, 2) for side in box)
-    return left, top, right, bottom
-
-
-def tidied(text: str) -> str:
-    """The text without empty lines, runs of blanks, and blanks around lines and cells."""
-    lines = _BLANKS.sub(" ", text).split("\n")
-    cells = ("\t".join(cell.strip() for cell in line.split("\t")).rstrip() for line in lines)
-    return "\n".join(filter(None, cells))

@@ -17,7 +17,6 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
-import docx
 import fsspec
 import pyarrow.parquet as pq
 import pytest
@@ -225,71 +224,6 @@ def test_a_text_that_looks_like_html_stays_as_it_is() -> None:
     item = built(text, "<b>5</b> &amp; 6", "6")
     assert item.texts["text"] == "<b>5</b> &amp; 6"
     assert item.fields["number"].span == (0, 16, "text")
-
-
-def test_docx(tmp_path: Path) -> None:
-    made = docx.Document()
-    made.sections[0].header.paragraphs[0].text = "Calder Tools"
-    made.sections[0].footer.paragraphs[0].text = "page of"
-    made.add_heading("Invoice 77")
-    table = made.add_table(2, 3)
-    for row, cells in enumerate((("Item", "", "Price"), ("Tea\nleaf", "", "3.50"))):
-        for column, cell in enumerate(cells):
-            table.cell(row, column).text = cell
-    made.add_paragraph("Total: 3.50")
-    made.save(tmp_path / "a.docx")
-    record = load_document(tmp_path / "a.docx")
-    text = record["text"]
-    lines = ["Calder Tools", "Invoice 77", "Item\t\tPrice", "Tea leaf\t\t3.50", "Total: 3.50"]
-    assert text.split("\n") == [*lines, "page of"]
-    assert record["id"] == str(tmp_path / "a.docx")
-    item = built(text, "77", "3.5")
-    assert item.fields["number"].location == (None, (), 2)
-    assert item.fields["total"].location == (None, (), 4)
-    assert located(text, "Calder").paragraph == 1
-
-
-def test_what_word_shows_is_read_and_nothing_else() -> None:
-    run = "<w:r><w:t>{}</w:t></w:r>"
-    body = (
-        f"<w:p><w:ins>{run.format('new')}</w:ins><w:del><w:r><w:delText>old</w:delText></w:r>"
-        "</w:del></w:p>"
-        f"<w:sdt><w:sdtContent><w:p>{run.format('control')}</w:p></w:sdtContent></w:sdt>"
-        f"<w:p><w:pPr><w:tabs><w:tab/></w:tabs></w:pPr>{run.format('a')}<w:r><w:tab/></w:r>"
-        f"{run.format('b')}<w:r><w:br/></w:r>{run.format('c')}</w:p>"
-        "<w:p><w:r><w:instrText>DATE</w:instrText></w:r></w:p>"
-    )
-    assert read(docx_of(word(body)), "a.docx") == "new\ncontrol\na\tb\nc"
-
-
-def test_html() -> None:
-    page = """<!-- saved --><!DOCTYPE html><html><head><title>Invoice</title>
-        <script>var a = "<p>5</p>"</script><style>p {}</style></head><body>
-        <h1>Invoice&nbsp;&amp; &eacute;</h1><table><tr><th><th>Price<tr><td><p>Tea</p><p>leaf</p>
-        <td>3.50 &euro;</table><div>a</div>b<p hidden>x</p><p style="display: none">y</p>
-        <template>t</template><noscript>n</noscript><x-price>Total:<b>3</b>.50</x-price>
-        <table><tr><td><p>one</p><p>two</p></td></tr></table><pre>k
-v</pre>"""
-    text = read(page, "a.html")
-    lines = ["Invoice", "Invoice & é", "\tPrice", "Tea leaf\t3.50 €", "a", "b", "Total:3.50"]
-    assert text.split("\n") == [*lines, "one", "two", "k", "v"]
-    assert located(text, "3.50 €").paragraph == 4
-    assert located(text, "\tPrice").paragraph == 3
-
-
-@pytest.mark.parametrize(
-    ("page", "expected"),
-    [
-        ('<meta charset="iso-8859-1"><p>é€'.encode("cp1252"), "é€"),
-        ('<meta charset="nonsense"><p>é'.encode(), "é"),
-        ("<p>é".encode("cp1252"), "é"),
-        ("<html><p>é".encode("utf-16"), "é"),
-        ("\ufeff<p>é".encode(), "é"),
-        ('<meta charset="base64"><p>é'.encode(), "é"),
-    ],
-)
-def test_encodings_of_html(page: bytes, expected: str) -> None:
-    assert read(page, "a.htm") == expected
 
 
 def test_text_files() -> None:
