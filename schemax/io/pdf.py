@@ -12,10 +12,12 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from io import BytesIO
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 from unicodedata import bidirectional, normalize
+
+import numpy as np
 
 from schemax.base.messages import counted, some_of
 from schemax.extraction.documents import MOST_CHARACTERS
@@ -25,6 +27,9 @@ from schemax.results.file_text import Box, FileText
 logger = logging.getLogger(__name__)
 
 MOST_PAGES = 10_000
+
+_Sheet: TypeAlias = "tuple[str, array[float]]"
+"""The text of a page with a line break at its end, and the places of its characters."""
 
 _FAR = 1 << 20  # pixels of a page's sides in conversions of coordinates
 _HYPHEN = "\x02"  # PDFium's sign for a hyphen at the end of a line, together with the line's end
@@ -61,7 +66,7 @@ def read_pdf(data: bytes, name: str) -> FileText:
 
     Raises ValueError for a file that cannot be read, has no text, or too many pages or characters.
     """
-    sheets: list[tuple[str, array[float]]] = []
+    sheets: list[_Sheet] = []
     with _opened(data) as document:
         total = len(document)
         if total > MOST_PAGES:
@@ -71,7 +76,7 @@ def read_pdf(data: bytes, name: str) -> FileText:
         length = 0
         for number in range(total):
             sheets.append(_read_page(document, number))
-            length += len(sheets[-1][0]) + 1
+            length += len(sheets[-1][0])
             if length > MOST_CHARACTERS:
                 raise ValueError(f"it has more than {MOST_CHARACTERS:,} characters; split it")
     without = [number for number, (text, _) in enumerate(sheets, 1) if not text.strip()]
@@ -88,36 +93,28 @@ def read_pdf(data: bytes, name: str) -> FileText:
     return _bound(sheets, name)
 
 
-def _bound(sheets: list[tuple[str, array[float]]], name: str) -> FileText:
+def _bound(sheets: Sequence[_Sheet], name: str) -> FileText:
     """The texts of all pages in one. A word that a hyphen breaks is whole if the file has it whole
     elsewhere; other hyphens stay, since they may belong to the word ("water-resistant")."""
-    words: set[str] = set()
-    if any(_HYPHEN in text for text, _ in sheets):
-        words.update(word for text, _ in sheets for word in _WORD.findall(text.casefold()))
-    pieces: list[str] = []
-    boxes, pages, length = array("f"), array("q"), 0
-    for number, (text, places) in enumerate(sheets):
-        if number:
-            pieces.append("\n")
-            boxes.extend((0, 0, 0, 0))
-            length += 1
-        pages.append(length)
-        at = 0
-        for match in _BROKEN.finditer(text):
-            first, second = match[1].casefold(), match[2].casefold()
-            if first + second in words and f"{first}-{second}" not in words:
-                pieces.append(text[at : match.end(1)])
-                boxes.extend(places[4 * at : 4 * match.end(1)])
-                at = match.start(2)
-                length -= 1
-        pieces.append(text[at:])
-        boxes.extend(places[4 * at :])
-        length += len(text)
-    return FileText.of("".join(pieces).replace(_HYPHEN, "-"), name, pages, boxes)
+    text = "".join(text for text, _ in sheets)[:-1]
+    words = set(_WORD.findall(text.casefold())) if _HYPHEN in text else ()
+    dropped = [
+        match.end(1)
+        for match in _BROKEN.finditer(text)
+        if (match[1] + match[2]).casefold() in words
+        and f"{match[1]}-{match[2]}".casefold() not in words
+    ]
+    pieces = [text[before + 1 : at] for before, at in pairwise((-1, *dropped, len(text)))]
+    pages = np.cumsum([0, *(len(text) for text, _ in sheets[:-1])])
+    pages -= np.searchsorted(dropped, pages)
+    places = np.concatenate([places for _, places in sheets])[:-4].reshape(-1, 4)
+    boxes = array("f", np.delete(places, dropped, 0).tobytes())
+    whole = "".join(pieces).replace(_HYPHEN, "-")
+    return FileText.of(whole, name, array("q", pages.tolist()), boxes)
 
 
-def _read_page(document: Any, number: int) -> tuple[str, array[float]]:
-    """The text of a page, and the places of its characters; fields and annotations come last."""
+def _read_page(document: Any, number: int) -> _Sheet:
+    """The text of a page; fields and annotations come last."""
     pdfium = _pdfium()
     raw = pdfium.raw
     try:
@@ -133,16 +130,13 @@ def _read_page(document: Any, number: int) -> tuple[str, array[float]]:
                 drawn = raw.FPDFPage_GetObject(page.raw, 0)
                 raw.FPDFPage_RemoveObject(page.raw, drawn)
                 raw.FPDFPageObj_Destroy(drawn)
-            drawn_text, drawn_boxes = _page_text(page, raw)
+            notes, places = _page_text(page, raw)
     except pdfium.PdfiumError as error:
         raise ValueError(f"page {number + 1} is damaged: {error}") from None
-    if not drawn_text.strip():
-        return text, boxes
-    return f"{text}\n{drawn_text}", boxes + array("f", (0, 0, 0, 0)) + drawn_boxes
+    return (text + notes, boxes + places) if notes.strip() else (text, boxes)
 
 
-def _page_text(page: Any, raw: Any) -> tuple[str, array[float]]:
-    """The text of a page, and the places of its characters."""
+def _page_text(page: Any, raw: Any) -> _Sheet:
     to_page = _coordinates(page, raw)
     place = raw.FS_RECTF()
     nowhere: Box = (0.0, 0.0, 0.0, 0.0)
@@ -163,7 +157,7 @@ def _page_text(page: Any, raw: Any) -> tuple[str, array[float]]:
         piece = _letters([code for _, code in glyph], is_glyph=box != nowhere)
         boxes.extend(box * len(piece))
         pieces.append(piece)
-    return "".join(pieces), boxes
+    return f"{''.join(pieces)}\n", boxes + array("f", nowhere)
 
 
 def _letters(codes: Sequence[int], is_glyph: bool) -> str:
@@ -185,21 +179,15 @@ def _coordinates(page: Any, raw: Any) -> Callable[..., Box]:
     """A function from a page's own coordinates to points from its top left corner, as shown."""
     width, height = page.get_size()
 
+    across, down = ctypes.c_int(), ctypes.c_int()
+
     def at(x: float, y: float) -> tuple[float, float]:
-        across, down = ctypes.c_int(), ctypes.c_int()
         raw.FPDF_PageToDevice(page.raw, 0, 0, _FAR, _FAR, 0, x, y, across, down)
         return across.value * width / _FAR, down.value * height / _FAR
 
-    origin, right, up = at(0, 0), at(100, 0), at(0, 100)
-    by_x = [(right[i] - origin[i]) / 100 for i in (0, 1)]
-    by_y = [(up[i] - origin[i]) / 100 for i in (0, 1)]
-
     def box(left: float, top: float, right: float, bottom: float) -> Box:
         # Pages are turned by right angles alone, so two corners suffice.
-        corners = (left, top), (right, bottom)
-        (x, other_x), (y, other_y) = (
-            [origin[side] + a * by_x[side] + b * by_y[side] for a, b in corners] for side in (0, 1)
-        )
+        (x, y), (other_x, other_y) = at(left, top), at(right, bottom)
         return min(x, other_x), min(y, other_y), max(x, other_x), max(y, other_y)
 
     return box
