@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,24 @@ _OTHERS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_
 
 
 def write_gguf(
-    backend: tokenizers.Tokenizer, file: Path, without: tuple[str, ...] = (), **entries: Any
+    backend: tokenizers.Tokenizer,
+    file: Path,
+    without: tuple[str, ...] = (),
+    tensors: Mapping[str, Tensor] | None = None,
+    rope: dict[str, Any] | None = None,
+    **entries: Any,
 ) -> Any:
     """A Llama with two layers, in float32; returns the same model of transformers.
 
-    without: what is left out, tensors and "tokenizer". entries: more numbers of the header, or
-    others in place of the right ones; dots of their names are written as two underscores.
+    without: what is left out, tensors and "tokenizer". tensors: more of these. rope: the scaling of
+    the returned model; the file has what `tensors` and `entries` say. entries: more numbers and
+    texts of the header, or others in place of the right ones; dots of their names are written as
+    two underscores.
     """
     import gguf
 
-    model = tiny_model("llama", backend.get_vocab_size())
+    scaled = {"rope_parameters": {"rope_theta": 10000.0, **rope}} if rope else {}
+    model = tiny_model("llama", backend.get_vocab_size(), **scaled)
     config = model.config
     architecture = str(entries.pop("architecture", "llama"))
     writer = gguf.GGUFWriter(file, architecture)
@@ -50,7 +59,8 @@ def write_gguf(
         **{key.replace("__", "."): value for key, value in entries.items() if "split" not in key},
     }
     for key, value in numbers.items():
-        writer.add_uint32(f"{architecture}.{key}", value)
+        kinds = {float: writer.add_float32, str: writer.add_string}
+        kinds.get(type(value), writer.add_uint32)(f"{architecture}.{key}", value)
     if "split" in entries:
         writer.add_uint16("split.count", entries["split"])
     writer.add_float32(f"{architecture}.attention.layer_norm_rms_epsilon", config.rms_norm_eps)
@@ -62,6 +72,8 @@ def write_gguf(
             heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
             count = heads.get(stored.split(".")[-2])
             writer.add_tensor(stored, (_paired(tensor, count) if count else tensor).numpy())
+    for name, tensor in (tensors or {}).items():
+        writer.add_tensor(name, tensor.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

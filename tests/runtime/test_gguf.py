@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import random
 import struct
@@ -149,6 +150,76 @@ def test_it_is_quantized_already(made: tuple[Path, Any]) -> None:
         Extractor.from_pretrained(made[0], device="cpu", quantization="int8")
 
 
+# RoPE scaling
+
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
+LONGROPE = {
+    "rope_type": "longrope",
+    "short_factor": [1.0, 1.1, 1.2, 1.3],
+    "long_factor": [1.0, 2.0, 4.0, 8.0],
+    "original_max_position_embeddings": 64,
+    "attention_factor": 1.5,
+    "factor": 1.0,
+}
+
+
+def llama3_factors(size: int) -> torch.Tensor:
+    """What converters divide Llama 3's frequencies by."""
+    frequencies = 1 / 10000 ** (torch.arange(0, size, 2) / size)
+    waves = 64 * frequencies / (2 * math.pi)  # in the trained context
+    smooth = ((waves - 1) / 3).clamp(0, 1)
+    return 1 / ((1 - smooth) / 8 + smooth)
+
+
+@pytest.mark.parametrize(
+    ("rope", "stored"),
+    [
+        ({"rope_type": "linear", "factor": 4.0}, {"type": "linear", "factor": 4.0}),
+        ({"rope_type": "linear", "factor": 4.0}, {"factor": 4.0}),
+        (YARN, {"type": "yarn", "factor": 4.0, "original_context_length": 512, "finetuned": 1}),
+        (
+            {**YARN, "beta_fast": 16.0},
+            {
+                "type": "yarn",
+                "factor": 4.0,
+                "original_context_length": 512,
+                "yarn_beta_fast": 16.0,
+            },
+        ),
+        (LONGROPE, {"attn_factor": 1.5, "original_context_length": 64}),
+        (LLAMA3, {}),
+        ({}, {"type": "none", "factor": 4.0}),
+        ({}, {"original_context_length": 512}),
+    ],
+)
+def test_rope_scaling_is_that_of_the_file(
+    rope: dict[str, Any], stored: dict[str, Any], backend: Tokenizer, tmp_path: Path
+) -> None:
+    tensors = {
+        "longrope": {
+            f"rope_factors_{kind}.weight": torch.tensor(LONGROPE[f"{kind}_factor"])
+            for kind in ("long", "short")
+        },
+        "llama3": {"rope_freqs.weight": llama3_factors(8)},
+    }.get(rope.get("rope_type", ""))
+    entries = {f"rope__scaling__{key}": value for key, value in stored.items()}
+    file = tmp_path / "scaled.gguf"
+    model = write_gguf(backend, file, tensors=tensors, rope=rope, **entries)
+    loaded = Extractor.from_pretrained(file, device="cpu").model.model
+    for length in (24, 100):
+        ids = torch.arange(length)[None] % 256
+        with torch.inference_mode():
+            torch.testing.assert_close(loaded(ids).logits, model(ids).logits, atol=1e-5, rtol=1e-4)
+
+
 # Files that are refused
 
 
@@ -166,6 +237,19 @@ def test_it_is_quantized_already(made: tuple[Path, Any]) -> None:
         ({"feed_forward_length": 64}, ["shape"]),
         ({"attention__head_count": 0}, []),
         ({"expert_count": 2**30}, ["expert_count"]),
+        ({"tensors": {"blk.0.attn_q.bias": torch.ones(32)}}, ["no place", "attn_q.bias"]),
+        ({"tensors": {"blk.1.ffn_up_exps.weight": torch.ones(2, 3, 4)}}, ["no place for 1"]),
+        ({"rope__scaling__type": "abacus", "rope__scaling__factor": 2.0}, ["RoPE", "abacus"]),
+        (
+            {"rope__scaling__factor": 2.0, "rope__scaling__yarn_log_multiplier": 0.1},
+            ["RoPE", "yarn_log_multiplier"],
+        ),
+        (
+            {"rope__scaling__factor": 2.0, "tensors": {"rope_freqs.weight": torch.ones(4)}},
+            ["RoPE", "factor"],
+        ),
+        ({"tensors": {"rope_factors_long.weight": torch.ones(4)}}, []),
+        ({"tensors": {"rope_freqs.weight": torch.ones(5)}}, []),
     ],
 )
 def test_models_that_cannot_be(

@@ -22,6 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GgufConfig, PreTraine
 from schemax.base.messages import warn
 from schemax.errors import ModelError
 from schemax.runtime.models.loading.gguf_header import GGUFHeader, read_header
+from schemax.runtime.models.loading.gguf_rope import FREQS, LONG, SHORT, scale_rope
 from schemax.runtime.models.loading.refusals import need, refusing, some
 
 _READER = "transformers.integrations.gguf"
@@ -74,9 +75,10 @@ def checked_header(path: Path) -> GGUFHeader:
 
 def gguf_config(path: Path) -> Any:
     """The config of a GGUF file. Raises ModelError for an architecture that transformers lacks."""
-    checked_header(path)
+    header = checked_header(path)
     with refusing(str(path)), _apart() as nowhere:
         config = AutoConfig.from_pretrained(nowhere, gguf_file=str(path.resolve()))
+        scale_rope(path, header, config)
     config.name_or_path = str(path)
     return config
 
@@ -98,7 +100,7 @@ def gguf_weights(path: Path, config: Any, dtype: torch.dtype, **options: Any) ->
     options: of transformers' `from_pretrained`.
     """
     header = checked_header(path)
-    _check_size(path, config, header)
+    _check_model(path, config, header)
     with _apart() as nowhere, _no_bar_of_tensors():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             nowhere,
@@ -130,14 +132,32 @@ def gguf_eos_ids(path: Path, config: Any = None) -> list[int]:
     return list(dict.fromkeys(number for number in named if isinstance(number, int)))
 
 
-def _check_size(path: Path, config: Any, header: GGUFHeader) -> None:
-    """Raises ModelError if the config's model is much larger than the file's weights."""
+def _check_model(path: Path, config: Any, header: GGUFHeader) -> None:
+    """Raises ModelError if the config's model is much larger than the file's weights, or has no
+    place for some of them."""
     with refusing(str(path)), torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     wanted, held = model.num_parameters(), header.num_weights
     if wanted > 2 * held:
         raise ModelError(
             f"{path} cannot be right: its model has {wanted:,} weights, of which it holds {held:,}"
+        )
+    if import_module(_READER).is_gguf_arch_supported(header.architecture):
+        return  # the report of loading names what has no place
+    reader: Any = import_module("transformers.modeling_gguf_pytorch_utils")
+    processor = reader.TENSOR_PROCESSORS.get(header.architecture, reader.TensorProcessor)
+    with refusing(str(path)):
+        placed = reader.get_gguf_hf_weights_map(model, processor(config.to_dict()))
+    placed = {FREQS, LONG, SHORT, *placed}
+    dropped = [
+        name
+        for name in sorted(header.shapes)
+        if name not in placed and name.removesuffix(".weight") not in placed
+    ]
+    if dropped:
+        raise ModelError(
+            f"{path}: transformers' {type(model).__name__} has no place for {len(dropped)} of its "
+            f"tensors ({some(dropped)}); load the same model in safetensors format"
         )
 
 
