@@ -59,7 +59,7 @@ def write_gguf(
         **{key.replace("__", "."): value for key, value in entries.items() if "split" not in key},
     }
     for key, value in numbers.items():
-        kinds = {float: writer.add_float32, str: writer.add_string}
+        kinds: dict[type, Any] = {float: writer.add_float32, str: writer.add_string}
         kinds.get(type(value), writer.add_uint32)(f"{architecture}.{key}", value)
     if "split" in entries:
         writer.add_uint16("split.count", entries["split"])
