@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from schemax.base.messages import clipped
 from schemax.errors import InputError
 from schemax.io.columns import Column, Schemas, Type
-from schemax.io.records import LONGEST, TOO_LONG, Record, Unreadable, check_names
+from schemax.io.records import LONGEST, TOO_LONG, Record, Unreadable, check_names, plain
 from schemax.io.rows import Details
 from schemax.io.storage import optional
 from schemax.io.table_schema import TableSchema
@@ -228,7 +228,7 @@ def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> 
     file = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
     check_names(file.schema_arrow.names, name)
     wanted = projected(columns, file.schema_arrow.names)
-    rows = _rows_of(_bytes_of_row(file.metadata))
+    rows = rows_at_once(_bytes_of_row(file.metadata))
     for batch in file.iter_batches(rows, columns=wanted, use_threads=False):
         yield from batch_records(batch)
 
@@ -245,7 +245,7 @@ def read_arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> It
 
 def batch_records(batch: Any) -> Iterator[Record]:
     """Yields the rows of a RecordBatch or Table; InputError in place of an unreadable row."""
-    step = _rows_of(batch.get_total_buffer_size() / max(1, batch.num_rows))
+    step = rows_at_once(batch.get_total_buffer_size() / max(1, batch.num_rows))
     for at in range(0, batch.num_rows, step):
         part = batch.slice(at, step)
         columns = [read_cells(column) for column in part.columns]
@@ -253,7 +253,8 @@ def batch_records(batch: Any) -> Iterator[Record]:
             yield as_record(part.schema.names, [cells[row] for cells in columns])
 
 
-def _rows_of(bytes_of_row: float) -> int:
+def rows_at_once(bytes_of_row: float) -> int:
+    """The number of rows that are converted to Python objects together."""
     return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1, bytes_of_row))))
 
 
@@ -306,7 +307,7 @@ def read_cells(column: Any) -> list[Any]:
         if not optional("pyarrow", "a table").types.is_temporal(column.type):
             column.validate(full=True)
         if not is_timed:
-            return [_shown(value) for value in column.to_pylist()]
+            return [plain(value) for value in column.to_pylist()]
         return [_cell(scalar) for scalar in column]
     return [_checked_cell(column.slice(row, 1)) for row in range(len(column))]
 
@@ -325,7 +326,7 @@ def _checked_cell(column: Any) -> Any:
 
 def _cell(scalar: Any) -> Any:
     try:
-        return _shown(time_text(scalar))
+        return plain(time_text(scalar))
     except UnicodeDecodeError:
         return InputError("bytes that are not valid UTF-8")
     except (ValueError, OverflowError, LookupError) as error:  # LookupError: unknown time zones
@@ -342,20 +343,6 @@ def as_record(names: Sequence[str], cells: Sequence[Any]) -> Record:
             readable = {key: value for key, value in pairs if not isinstance(value, InputError)}
             return Unreadable(f"column {clipped(repr(name))} holds {cell}", readable)
     return dict(zip(names, cells, strict=True))
-
-
-def _shown(value: Any) -> Any:
-    """Bytes as text, since some writers do not mark texts."""
-    if isinstance(value, dict):
-        return {key: _shown(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_shown(item) for item in value]
-    if not isinstance(value, bytes):
-        return value
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value  # bytes that are no text: may be kept, but not shown
 
 
 _DAY = {unit: 86_400 * 1000**place for place, unit in enumerate(("s", "ms", "us", "ns"))}

@@ -20,11 +20,12 @@ from schemax.io.arrow import (
     projected,
     read_cells,
     record_batch,
+    rows_at_once,
 )
 from schemax.io.checkpoint import PART_ROWS
 from schemax.io.columns import Schemas
 from schemax.io.input_columns import checked_frame
-from schemax.io.records import Record, check_names
+from schemax.io.records import Record, check_names, plain
 from schemax.io.rows import Details, RowForm, in_order
 from schemax.io.storage import optional
 
@@ -127,7 +128,9 @@ def _in_kind(results: Any, frame: Any, kind: str, keep: list[str]) -> Any:
         data = module.from_arrow(results)
         return frame.select(keep).hstack(data) if keep else data
     data = _to_pandas(results).set_index(frame.index)
-    return module.concat([frame[keep], data], axis=1) if keep else data
+    names = _column_names(frame, kind)  # texts, also where the frame's names are numbers
+    kept = frame.iloc[:, list(map(names.index, keep))].set_axis(keep, axis=1)
+    return module.concat([kept, data], axis=1) if keep else data
 
 
 def _column_names(frame: Any, kind: str) -> list[str]:
@@ -157,23 +160,49 @@ def records_of(frame: Any, kind: str, wanted: tuple[str, ...] | None) -> Iterato
         yield from _records_of_pandas(frame)
     elif kind == "datasets" and frame.format["type"] == "custom":  # a transform, which is applied
         for row in frame:
-            yield as_record(list(row), list(map(_shown, row.values())))
+            yield as_record(list(row), list(map(plain, row.values())))
     elif kind == "datasets":
         names = projected(wanted, frame.format["columns"])
         yield from records_of_dataset(frame, names or frame.format["columns"])
     else:
         there = _column_names(frame, kind)
         columns = frame.select(projected(wanted, there) or there)
-        yield from batch_records(columns.to_arrow() if kind == "polars" else columns)
+        yield from _records_of_polars(columns) if kind == "polars" else batch_records(columns)
+
+
+def _records_of_polars(frame: Any) -> Iterator[Record]:
+    for part in frame.iter_slices(rows_at_once(frame.estimated_size() / max(1, len(frame)))):
+        cells_of_columns = map(_cells_of_polars, part.get_columns())
+        for cells in zip(*cells_of_columns, strict=True):
+            yield as_record(part.columns, cells)
+
+
+def _cells_of_polars(series: Any) -> list[Any]:
+    """The cells of a series, through Arrow, unless it lacks the type."""
+    polars, pyarrow = optional("polars", "extract_frame"), optional("pyarrow", "extract_frame")
+    try:
+        if series.dtype != polars.Object:  # of which Arrow gets addresses in memory
+            return read_cells(series.to_arrow())
+    except pyarrow.ArrowInvalid:  # integers of 128 bits
+        pass
+    return list(map(plain, series.to_list()))
 
 
 def _records_of_pandas(frame: Any) -> Iterator[Record]:
     names = [str(name) for name in frame.columns]
+    columns = [_with_integers(frame.iloc[:, place]) for place in range(len(names))]
     for at in range(0, len(frame), _BATCH):
-        part = frame.iloc[at : at + _BATCH]
-        columns = [_cells_of_pandas(part.iloc[:, place]) for place in range(len(names))]
-        for row in range(len(part)):
-            yield as_record(names, [cells[row] for cells in columns])
+        parts = [_cells_of_pandas(column.iloc[at : at + _BATCH]) for column in columns]
+        for row in range(len(frame.iloc[at : at + _BATCH])):
+            yield as_record(names, [cells[row] for cells in parts])
+
+
+def _with_integers(series: Any) -> Any:
+    """The series, with integers again if pandas made doubles of them because of missing values."""
+    if series.dtype != float or not series.hasnans:
+        return series
+    is_whole = ((series % 1 == 0) & (series.abs() < 2**53)) | series.isna()
+    return series.astype("Int64") if is_whole.all() else series
 
 
 def _cells_of_pandas(series: Any) -> list[Any]:
@@ -181,7 +210,7 @@ def _cells_of_pandas(series: Any) -> list[Any]:
     pandas = optional("pandas", "extract_frame")
     if isinstance(series.dtype, pandas.ArrowDtype) and holds_times(series.dtype.pyarrow_dtype):
         return read_cells(series.array.__arrow_array__())
-    return [_shown(_plain(value, pandas.isna)) for value in series]
+    return [plain(_present(value, pandas.isna)) for value in series]
 
 
 def records_of_dataset(data: Any, names: Sequence[str]) -> Iterator[Record]:
@@ -211,17 +240,11 @@ def _named(value: Any, label: Any) -> Any:
     return label.int2str(value) if isinstance(value, int) and value >= 0 else value
 
 
-def _plain(value: Any, isna: Any) -> Any:
+def _present(value: Any, isna: Any) -> Any:
     if hasattr(value, "tolist"):  # a number or an array of numpy
         value = value.tolist()
     missing = isna(value)
     return None if isinstance(missing, bool) and missing else value
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_shown(item) for item in value]
-    return value.isoformat() if hasattr(value, "isoformat") else value
 
 
 def _to_pandas(table: Any) -> Any:

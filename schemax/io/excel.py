@@ -1,22 +1,23 @@
-"""Reads and writes workbooks of Excel: reads records of the first sheet, writes rows to sheets."""
+"""Reads and writes workbooks of Excel: records of the first visible sheet, rows to sheets."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
-from functools import lru_cache
 from math import isfinite
 from typing import Any, BinaryIO
 from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile
 
-from schemax.base.messages import counted
+from schemax.base.messages import counted, note_once
 from schemax.errors import InputError
+from schemax.io.arrow import as_record
 from schemax.io.columns import cell_text
 from schemax.io.office import readable
-from schemax.io.records import Record, check_header
+from schemax.io.records import Record, check_header, plain
 from schemax.io.storage import optional
 from schemax.io.table_schema import TableSchema
 
@@ -30,63 +31,94 @@ MOST_ROWS = 1_048_576
 _MOST_CHARACTERS = 32_767  # of a cell
 _MOST_DIGITS = 15  # of a number
 _FIRST_YEAR = 1900
+_EXACT = 2**53  # smaller whole doubles are exact
+# How texts hold characters that XML lacks; and those, with texts that look like an escape.
+_ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
+_ESCAPED = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
 
 
 def read_sheet_header(handle: BinaryIO, name: str) -> list[str]:
-    """The names of the first sheet's columns; [] for an empty sheet. Raises InputError."""
-    return next(_rows(handle, name), [])
+    """The names of the sheet's columns; [] for an empty sheet. Raises InputError."""
+    return next(_rows(handle, name), (0, []))[1]
 
 
 def read_excel(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
     """Yields records of numbers, booleans and texts; dates in ISO 8601, formulas as results."""
     rows = _rows(handle, name)
-    header = next(rows, [])
-    for cells in rows:
+    header = next(rows, (0, []))[1]
+    for number, cells in rows:
         if len(cells) > len(header):
             yield InputError(
-                f"a row has {counted(len(cells), 'cell')}, but the header has {len(header)}"
+                f"row {number} has {counted(len(cells), 'cell')}, but the header has {len(header)}"
             )
         else:
-            filled = [*map(_value, cells), *[None] * (len(header) - len(cells))]
-            yield dict(zip(header, filled, strict=True))
+            yield as_record(header, [*cells, *[None] * (len(header) - len(cells))])
 
 
-@lru_cache(maxsize=256)
-def _tell_of_sheet(name: str, sheet: str) -> None:
-    """Warns once, since a file is opened for its columns, its header and its rows."""
-    logger.warning("%s: only the first of its sheets is read, %r", name, sheet)
+def _rows(handle: BinaryIO, name: str) -> Iterator[tuple[int, list[Any]]]:
+    """Yields (number, values) of the header, as texts, and of all rows that are not empty.
 
-
-def _rows(handle: BinaryIO, name: str) -> Iterator[list[Any]]:
-    """Yields the header, as texts, and all rows that are not empty, without empty last cells."""
+    Rows lack their empty last cells. A formula without a result is an InputError.
+    """
     openpyxl = optional("openpyxl", name, "excel")
     try:
-        book = openpyxl.load_workbook(
-            readable(handle, "Excel workbook"), read_only=True, data_only=True
-        )
-        sheet = book.worksheets[0]
+        handle = readable(handle, "Excel workbook")
+        book = openpyxl.load_workbook(handle, read_only=True, data_only=True)
+        sheet = next((page for page in book.worksheets if page.sheet_state == "visible"), None)
+        if sheet is None:
+            raise ValueError("no sheet of cells in it is visible")
         if len(book.worksheets) > 1:
-            _tell_of_sheet(name, sheet.title)
+            note_once(f"{name}: only the first visible one of its sheets is read, {sheet.title!r}")
         sheet.reset_dimensions()  # many programs state wrong ones
+        formulas = enumerate(_formulas(openpyxl, handle, sheet.title))
         header: list[str] | None = None
-        for row in sheet.iter_rows(values_only=True):
-            cells = list(row)
-            while cells and cells[-1] is None:
-                cells.pop()
-            if not cells:
+        for place, row in enumerate(sheet.iter_rows()):
+            values = [_value(cell.value) for cell in row]
+            if any(map(_is_bare, row)):
+                beside = next(cells for at, cells in formulas if at == place)
+                values = list(map(_result, values, row, beside))
+            while values and values[-1] is None:
+                values.pop()
+            if not values:
                 continue
             if header is None:
-                header = ["" if cell is None else str(_value(cell)) for cell in cells]
-                check_header(header, name)
-                yield header
-            else:
-                yield cells
+                if missing := [value for value in values if isinstance(value, InputError)]:
+                    raise InputError(f"cannot read {name}: its header holds {missing[0]}")
+                header = ["" if value is None else str(value) for value in values]
+                values = check_header(header, name)
+            yield place + 1, values
     except (BadZipFile, KeyError, IndexError, ParseError, TypeError) as error:
         raise ValueError(f"not a workbook: {error}") from error
 
 
+def _formulas(openpyxl: Any, handle: BinaryIO, title: str) -> Iterator[Sequence[Any]]:
+    """Yields the rows of a sheet with formulas in place of their results."""
+    sheet = openpyxl.load_workbook(handle, read_only=True)[title]
+    sheet.reset_dimensions()
+    yield from sheet.iter_rows()
+
+
+def _is_bare(cell: Any) -> bool:
+    """True for a cell with a style alone, or a formula alone; the result "" is a text."""
+    return cell.value is None and hasattr(cell, "row") and cell.data_type == "n"
+
+
+def _result(value: Any, cell: Any, beside: Any) -> Any:
+    if not _is_bare(cell) or beside.data_type != "f":
+        return value
+    return InputError(
+        f"a formula without a stored result ({cell.coordinate}); open the workbook in a "
+        "spreadsheet program and save it"
+    )
+
+
 def _value(cell: Any) -> Any:
-    return cell.isoformat() if hasattr(cell, "isoformat") else cell
+    """A plain value; some programs write whole numbers as 1.0."""
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < _EXACT:
+        return int(cell)
+    if isinstance(cell, str):
+        return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), cell)
+    return plain(cell)
 
 
 class ExcelWriter:
@@ -96,7 +128,6 @@ class ExcelWriter:
         openpyxl = optional("openpyxl", name, "excel")
         self._handle, self._table, self._name = handle, table, name
         self._cell_of = openpyxl.cell.WriteOnlyCell
-        self._illegal = openpyxl.cell.cell.ILLEGAL_CHARACTERS_RE
         self._book = openpyxl.Workbook(write_only=True)
         self._is_cut = False
         self._begin()
@@ -129,13 +160,14 @@ class ExcelWriter:
         is_zoned = isinstance(value, datetime) and value.tzinfo is not None
         if getattr(value, "year", 0) >= _FIRST_YEAR and not is_zoned:
             return value
-        text = self._illegal.sub("\ufffd", cell_text(value))
+        text = cell_text(value)
         if len(text) > _MOST_CHARACTERS:
             if not self._is_cut:
                 longest = _MOST_CHARACTERS
                 logger.warning("%s: texts are cut to %d characters of a cell", self._name, longest)
             self._is_cut = True
             text = f"{text[: _MOST_CHARACTERS - 1]}…"
+        text = _ESCAPED.sub(lambda match: f"_x{ord(match[0]):04X}_", text)
         cell = self._cell_of(self._sheet, text)
         cell.data_type = "s"
         return cell

@@ -5,7 +5,10 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Number
 from typing import Any, BinaryIO, TypeAlias
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from schemax.base.messages import clipped
 from schemax.errors import InputError
@@ -31,6 +34,26 @@ class Unreadable(InputError):
 def cells_of(record: object) -> Mapping[str, Any]:
     """The cells of a record, or the readable cells of an unreadable one."""
     return record.cells if isinstance(record, Unreadable) else {}
+
+
+def plain(value: Any) -> Any:
+    """A value in Python's types of JSON, if it has one of these forms.
+
+    Dates, times and durations become ISO 8601, bytes the text in UTF-8 that they hold; a UUID or an
+    address becomes a text. Other values, such as images, stay what they are.
+    """
+    if value is None or isinstance(value, (str, Number)):
+        return value
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    try:
+        return value.decode() if isinstance(value, bytes) else to_jsonable_python(value)
+    except (UnicodeDecodeError, PydanticSerializationError):
+        return value  # bytes that are no text may be kept, but not shown
 
 
 TOO_LONG = "longer than 16 MiB"
