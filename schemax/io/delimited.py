@@ -26,7 +26,6 @@ DELIMITERS = "\t|;,"
 _QUOTED_CELL = re.compile(r'(?:^|(?<=[\t|;,]))"[^"]*(?:""[^"]*)*"')
 # The line before the header in which Excel names the delimiter.
 _HINT = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
-_ESCAPE = re.compile(r'\\([\\"])|\\')
 # The characters of a file by which its dialect is chosen.
 _HEAD = 1 << 18
 _LINE_ENDS = ("\r", "\n")
@@ -63,13 +62,18 @@ def read_csv(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iter
 def _record(header: Sequence[str], cells: Sequence[str] | InputError, line: int) -> Record:
     if isinstance(cells, InputError):
         return cells
-    if len(cells) != len(header):
+    if not _fits(cells, len(header)):
         return InputError(
             f"line {line}: number of cells {len(cells)}, but the header has {len(header)}"
         )
     if any(map(is_broken, cells)):
         return InputError(f"line {line}: not valid UTF-8")
-    return {key: cell or None for key, cell in zip(header, cells, strict=True)}
+    return {key: cell or None for key, cell in zip(header, cells, strict=False)}
+
+
+def _fits(cells: Sequence[str], columns: int) -> bool:
+    """True if a row has a cell for each column; it may end with further delimiters."""
+    return len(cells) >= columns and not any(cells[columns:])
 
 
 @contextmanager
@@ -108,8 +112,9 @@ def _dialect(head: str, hinted: str | None, name: str) -> _Dialect:
     if '\\"' in head:
         dialects += [_Dialect(mark, escaped=True) for mark in delimiters]
     has_quoted_header = '"' in re.split(r"[\r\n]", start, maxsplit=1)[0]
-    if "\t" in delimiters and "\t" in header and '"' in head and not has_quoted_header:
-        dialects.append(_Dialect("\t", quoted=False))
+    if '"' in head and not has_quoted_header:
+        literal = [mark for mark in delimiters if mark in "\t|" and mark in header]
+        dialects += [_Dialect(mark, quoted=False) for mark in literal]
     if len(dialects) == 1:
         return dialects[0]
     dialect = min(dialects, key=partial(_misfit, head))
@@ -120,11 +125,12 @@ def _dialect(head: str, hinted: str | None, name: str) -> _Dialect:
 
 def _misfit(head: str, dialect: _Dialect) -> tuple[int, int, int]:
     """(rows unlike the header, -columns, -rows); the last row is left out, which may be cut."""
-    rows = _rows(io.StringIO(head, newline=""), dialect, 0, None)
-    widths = [0 if isinstance(cells, InputError) else len(cells) for _, cells in rows]
-    widths = widths[:-1] if len(head) == _HEAD else widths
-    columns = widths[0] if widths else 0
-    return sum(width != columns for width in widths), -columns, -len(widths)
+    sample = _rows(io.StringIO(head, newline=""), dialect, 0, None)
+    rows = [() if isinstance(cells, InputError) else cells for _, cells in sample]
+    rows = rows[:-1] if len(head) == _HEAD else rows
+    columns = len(rows[0]) if rows else 0
+    misfits = sum(not cells or not _fits(cells, columns) for cells in rows)
+    return misfits, -columns, -len(rows)
 
 
 def _rows(pieces: Iterable[str], dialect: _Dialect, line: int, name: str | None) -> _Rows:
@@ -134,7 +140,8 @@ def _rows(pieces: Iterable[str], dialect: _Dialect, line: int, name: str | None)
     """
     csv.field_size_limit(LONGEST)  # as for a row
     if dialect.escaped:  # a backslash before other characters is a character
-        pieces = (_ESCAPE.sub(lambda at: at[0] if at[1] else r"\\", piece) for piece in pieces)
+        escape = re.compile(rf'\\([\\"{re.escape(dialect.delimiter)}])|\\')
+        pieces = (escape.sub(lambda at: at[0] if at[1] else r"\\", piece) for piece in pieces)
     lines = _Lines(iter(pieces), line)
     reader = csv.reader(
         lines,

@@ -85,7 +85,7 @@ def _rows(handle: BinaryIO, name: str) -> Iterator[tuple[int, list[Any]]]:
                 if missing := [value for value in values if isinstance(value, InputError)]:
                     raise InputError(f"cannot read {name}: its header holds {missing[0]}")
                 header = ["" if value is None else str(value) for value in values]
-                values = check_header(header, name)
+                values = header = check_header(header, name)
             yield place + 1, values
     except (BadZipFile, KeyError, IndexError, ParseError, TypeError) as error:
         raise ValueError(f"not a workbook: {error}") from error

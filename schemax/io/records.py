@@ -111,13 +111,14 @@ def check_names(columns: Sequence[str], name: str) -> None:
 
 
 def check_header(header: list[str] | InputError, name: str) -> list[str]:
-    """The header. Raises InputError for an invalid header."""
+    """The header, with names for columns without one. Raises InputError for an invalid header."""
     if isinstance(header, InputError):
         raise InputError(f"cannot read {name}: its header is in {header}")
     if any(map(is_broken, header)):
         raise InputError(f"cannot read {name}: its header is not UTF-8; save it as CSV in UTF-8")
-    check_names(header, name)
-    return header
+    named = [cell or f"column {place}" for place, cell in enumerate(header, 1)]
+    check_names(named, name)
+    return named
 
 
 def is_broken(cell: str) -> bool:

@@ -88,3 +88,9 @@ def test_rows_that_are_too_long_are_named(tmp_path: Path) -> None:
     name = saved(tmp_path / "in.xlsx", [[], ["a"], [1], [], [1, 2]])
     _, failed = read_file(name)
     assert str(failed) == "row 5 has 2 cells, but the header has 1"
+
+
+def test_columns_without_a_name_are_called_by_their_place(tmp_path: Path) -> None:
+    name = saved(tmp_path / "in.xlsx", [["a", None, None, "b"], [1, 2, None, 3]])
+    assert columns_of(name) == ["a", "column 2", "column 3", "b"]
+    assert list(read_file(name)) == [{"a": 1, "column 2": 2, "column 3": None, "b": 3}]

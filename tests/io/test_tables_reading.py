@@ -111,6 +111,8 @@ def test_backslashes_before_quotes_are_found(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text(text)
     expected = [["1", 'a " b, c'], ["2", "C:\\new"], ["3", '"d" \\'], ["4", '5" pipe']]
     assert told(tmp_path / "in.csv") == expected
+    (tmp_path / "in.csv").write_text('id,t\n1,"a \\" b"\n2,Doe\\, Jane\n')
+    assert told(tmp_path / "in.csv") == [["1", 'a " b'], ["2", "Doe, Jane"]]
     (tmp_path / "in.csv").write_text('id,t\n1,"C:\\"\n2,"a\\"" b"\n')
     assert told(tmp_path / "in.csv") == [["1", "C:\\"], ["2", 'a\\" b']]
 
@@ -127,6 +129,8 @@ def test_quotes_of_tsv_are_quotes_where_they_enclose_cells(
     assert told(tmp_path / "in.tsv") == [["1", '"test'], ["2", 'foo"']]
     (tmp_path / "in.tsv").write_text('id\tt\n1\t"a\nb"\n2\t"55"" TV"\n')
     assert told(tmp_path / "in.tsv") == [["1", "a\nb"], ["2", '55" TV']]
+    (tmp_path / "in.csv").write_text(stray.replace("\t", "|"))
+    assert told(tmp_path / "in.csv") == expected
     (tmp_path / "in.tsv").write_text(stray.replace("id\tt", '"id"\t"t"'))
     assert "line 2: a cell in quotes" in told(tmp_path / "in.tsv")[0]
 
@@ -147,6 +151,13 @@ def test_quotes_of_tsv_are_quotes_where_they_enclose_cells(
 def test_delimiters_are_found_by_the_rows(tmp_path: Path, text: str, expected: list[Any]) -> None:
     (tmp_path / "in.csv").write_bytes(text.encode())
     assert told(tmp_path / "in.csv") == expected
+
+
+def test_columns_without_a_name_are_called_by_their_place(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text(",t,,\n1,TV,,\n")
+    assert list(read_file(str(tmp_path / "in.csv"))) == [
+        {"column 1": "1", "t": "TV", "column 3": None, "column 4": None}
+    ]
 
 
 def test_a_single_column_is_told_of_where_its_name_has_another_delimiter(

@@ -99,7 +99,7 @@ def test_every_text_comes_back_from_other_tables(
 
 
 @given(text=st.text('\r\n\t",;| ab\x85') | st.text(st.characters(exclude_characters="\\")))
-@pytest.mark.parametrize("delimiter", [",", ";", "|"])
+@pytest.mark.parametrize("delimiter", [",", ";"])
 def test_rows_are_cut_as_the_csv_module_cuts_them(
     tmp_path: Path, text: str, delimiter: str
 ) -> None:
@@ -113,7 +113,7 @@ def test_rows_are_cut_as_the_csv_module_cuts_them(
         assert any("a cell in quotes does not end" in str(record) for record in records)
         return
     for record, (x, *rest) in zip(records, rows[1:], strict=True):
-        if len(rest) == 1:
+        if rest and not any(rest[1:]):
             assert record == {"x": x or None, "y": rest[0] or None}
         else:
             assert f"number of cells {1 + len(rest)}, but the header has 2" in str(record)
