@@ -75,7 +75,10 @@ def test_weights_that_overflow_name_the_dtype(codec: TextCodec) -> None:
     with torch.no_grad():
         model.model.norm.weight.mul_(1e38)
         model.lm_head.weight.mul_(1e38)
-    with pytest.raises(ModelError, match="for a plain text in float32, though its weights are"):
+    with pytest.raises(
+        ModelError,
+        match="NaN or infinity for a plain text, though its weights are finite, in float32",
+    ):
         Extractor(model, codec)
 
 

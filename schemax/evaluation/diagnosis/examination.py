@@ -27,9 +27,9 @@ def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
     model: a folder or Hub id, an `Extractor`, or a model of transformers with its `tokenizer`.
     loading: arguments of `Extractor.from_pretrained`, such as device and dtype.
 
-    A model named by folder or id runs in float32 if twice its size fits into memory: float32 alone
-    tells "exact" from "nearly". Raises ModelError if the model cannot be loaded; the `Diagnosis`
-    says if a loaded model cannot be run.
+    A model named by folder or id in 16 bits is examined in these and, if twice its size fits into
+    memory, in float32, which alone tells "exact" from "nearly". Raises ModelError if the model
+    cannot be loaded; the `Diagnosis` says if a loaded model cannot be run.
     """
     from schemax.runtime.engine.self_test import prepare
     from schemax.runtime.models.loading import load
@@ -39,20 +39,24 @@ def doctor(model: Any, *, tokenizer: Any = None, **loading: Any) -> Diagnosis:
             raise ModelError(f"{model.model.name} is run by a server, which keeps its logits")
         return _diagnose(model.model, model.tokenizer, model.model.name, {}, model.trained)
     name = str(model) if isinstance(model, (str, Path)) else type(model).__name__
-    dtype, trained = None, TrainedWith()
+    narrow, trained = None, TrainedWith()
     if isinstance(model, (str, Path)):
         loaded = load(model, **loading)
         model, tokenizer, trained = loaded.model, tokenizer or loaded.tokenizer, loaded.trained
-        dtype = _widen(model)
+        if _can_widen(model):
+            narrow = _in_own_dtype(model, tokenizer)
+            model.float()
     elif tokenizer is None:
         raise ModelError(f"{name} is given without its tokenizer; pass tokenizer=")
     try:
         prepared = prepare(model)
     except ModelError as error:
-        return Diagnosis(name, False, tuple(_architecture(model)), problems=(str(error),))
+        problem = narrow.found if narrow and not narrow.ok else str(error)
+        return Diagnosis(name, False, tuple(_architecture(model)), problems=(problem,))
     arguments = {key: value for key, value in loading.items() if value not in (None, "auto")}
-    arguments |= {"dtype": dtype} if dtype else {}
-    return _diagnose(prepared, tokenizer, name, arguments, trained)
+    if narrow is not None:
+        arguments["dtype"] = narrow.name.removeprefix("in ") if narrow.ok else "float32"
+    return _diagnose(prepared, tokenizer, name, arguments, trained, narrow)
 
 
 def _diagnose(
@@ -61,6 +65,7 @@ def _diagnose(
     name: str,
     arguments: Mapping[str, Any],
     trained: TrainedWith,
+    narrow: Check | None = None,
 ) -> Diagnosis:
     from schemax.evaluation.diagnosis.agreement import agreements
     from schemax.evaluation.diagnosis.checks import (
@@ -71,7 +76,7 @@ def _diagnose(
         well_suited_formats,
     )
 
-    facts = [*_architecture(model.model), _mode(model)]
+    facts = [*_architecture(model.model), *filter(None, [narrow]), _mode(model)]
     try:
         facts += tokenizer_checks(tokenizer)
         formats = well_suited_formats(tokenizer)
@@ -105,19 +110,31 @@ def _diagnose(
     return Diagnosis(name, not problems, tuple(facts), ways, tuple(problems), recommended)
 
 
-def _widen(model: Any) -> str | None:
-    """Converts a model to float32 if there is room; returns its former dtype, None if unchanged."""
+def _can_widen(model: Any) -> bool:
+    """True for a model in 16 bits, if there is room for it in float32."""
     import torch
 
     from schemax.runtime.slots.memory import free_bytes
 
-    own: torch.dtype = model.dtype
     room = free_bytes(next(model.parameters()).device)
-    narrow = own in (torch.bfloat16, torch.float16)
-    if not narrow or getattr(model, "is_quantized", False) or room < 8 * model.num_parameters():
-        return None
-    model.float()
-    return str(own).removeprefix("torch.")
+    is_narrow = model.dtype in (torch.bfloat16, torch.float16)
+    is_quantized = getattr(model, "is_quantized", False)
+    return is_narrow and not is_quantized and room >= 8 * model.num_parameters()
+
+
+def _in_own_dtype(model: Any, tokenizer: Any) -> Check:
+    """What a model computes in its own dtype. ok: None if it should not be run in that."""
+    from schemax.evaluation.diagnosis.agreement import agreements
+    from schemax.runtime.engine.self_test import prepare
+
+    name = f"in {str(model.dtype).removeprefix('torch.')}"
+    try:
+        ways = [way for way in agreements(prepare(model), tokenizer) if way.tokens]
+    except ModelError as error:
+        return Check(name, str(error))
+    share = sum(way.agreeing for way in ways) / max(1, sum(way.tokens for way in ways))
+    found = f"{share:.0%} of the tokens are those of a plain pass"
+    return Check(name, found, ok=all(way.ok for way in ways) or None)
 
 
 def _architecture(model: Any) -> list[Check]:

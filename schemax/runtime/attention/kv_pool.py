@@ -198,6 +198,12 @@ class KVPool(Cache):
                     (staged[device],) = stage([rows], device)
                 layer.resize(staged[device], num_rows, width, used)
 
+    def scrub(self) -> None:
+        """Writes 0 over NaN and infinity, which a mask does not hide: 0 times NaN is NaN."""
+        for layer in self.kv_layers:
+            for part in (*(layer.documents or ()), *(layer.pool or ())):
+                part.nan_to_num_(0.0, 0.0, 0.0)
+
     @property
     def bytes_per_token(self) -> int:
         """The bytes of a token's keys and values in all layers; 0 before the first pass."""

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from schemax.config import DecodingConfig
+from schemax.errors import ModelError
 from schemax.runtime.engine.fork import ForkModel, fork_stream
 from schemax.runtime.engine.stream import Filled, Trace, stream
 from schemax.runtime.models.language_model import PromptSize
@@ -174,7 +175,9 @@ def decode(
     filled: dict[int, tuple[SlotOutput, ...]] = {}
     for request, slots in run(model, iter(requests), config, trace):
         if isinstance(slots, DocumentOutput):
-            raise MemoryError(NO_MEMORY)
+            if slots.problem == NO_MEMORY:
+                raise MemoryError(NO_MEMORY)
+            raise ModelError(slots.problem or "")
         filled[request.places[0]] = slots
     return [filled[place] for place in range(len(requests))]
 

@@ -28,7 +28,7 @@ from schemax.runtime.models.language_model import LanguageModel, PromptSize
 from schemax.runtime.sampling.sampler import Sampler
 from schemax.runtime.slots.filling import AskedSlot, Filling
 from schemax.runtime.slots.memory import is_out_of_memory, release_memory
-from schemax.runtime.slots.outputs import NO_ROOM
+from schemax.runtime.slots.outputs import NO_ROOM, DocumentOutput
 from schemax.runtime.slots.requests import Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.runtime.slots.staging import stage
@@ -147,7 +147,7 @@ def _row_tokens(request: Request) -> int:
 
 def _in_memory(
     model: ForkModel, batch: list[Request], trace: Trace | None
-) -> list[tuple[SlotOutput, ...]] | None:
+) -> list[tuple[SlotOutput, ...] | DocumentOutput] | None:
     """The slots of a batch; None where memory does not suffice."""
     try:
         return decode_forked(model, batch, trace)
@@ -164,23 +164,27 @@ def decode_forked(
     model: ForkModel,
     requests: Sequence[Request],
     trace: Trace | None = None,
-) -> list[tuple[SlotOutput, ...]]:
+) -> list[tuple[SlotOutput, ...] | DocumentOutput]:
     """Fills the slots of requests whose stems are equally long, and those that values call for."""
     fillings = [Filling(request, follows_branches=False) for request in requests]
     rows = [Row(filling, slot) for filling in fillings for slot in filling.slots]
     for request in requests:
         if request.watcher is not None:
             request.watcher.begin()
+    broken: set[Request] = set()
     while rows:  # every time, all requests are read once more
-        outputs = _grow(model, requests, rows, trace)
+        outputs = _grow(model, requests, rows, trace, broken)
         rows = [
             Row(row.filling, slot)
             for row, output in zip(rows, outputs, strict=True)
+            if row.request not in broken
             for slot in row.filling.end(row.slot, output)
         ]
-    outputs_of_requests = [filling.outputs for filling in fillings]
-    for request, settled in zip(requests, outputs_of_requests, strict=True):
-        if request.watcher is not None:
+    outputs_of_requests: list[tuple[SlotOutput, ...] | DocumentOutput] = []
+    for request, filling in zip(requests, fillings, strict=True):
+        settled = model.not_finite if request in broken else filling.outputs
+        outputs_of_requests.append(settled)
+        if request.watcher is not None and not isinstance(settled, DocumentOutput):
             request.watcher.saw((), 0, dict(enumerate(settled)))
     return outputs_of_requests
 
@@ -215,8 +219,12 @@ def _grow(
     requests: Sequence[Request],
     rows: Sequence[Row],
     trace: Trace | None,
+    broken: set[Request],
 ) -> list[SlotOutput]:
-    """Decodes slots of requests whose stems are equally long: (S,) outputs."""
+    """Decodes slots of requests whose stems are equally long: (S,) outputs.
+
+    broken: takes up requests whose logits are not finite.
+    """
     device = model.device
     table = SlotTable()
     sampler = Sampler(table, model.vocab_size)
@@ -258,8 +266,11 @@ def _grow(
             grows = write_chosen(
                 table, sampler.grammars, writing_slots, chosen, request_of, defers=True
             )
+            grows &= chosen.are_finite
+            broken |= {request_of(slot) for slot in writing_slots[~chosen.are_finite].tolist()}
             if written is not None:
-                written.tell(lambda _: {})
+                failed = {request.watcher for request in broken}
+                written.tell(lambda watcher, failed=failed: None if watcher in failed else {})
             tokens[writes] = torch.from_numpy(chosen.ids).to(device)
             growing[writes] = torch.from_numpy(grows).to(device)
         if not growing.all():

@@ -108,9 +108,9 @@ class _Builder:
         places: Ints = np.where(
             column < 0, stems[:, before], np.take_along_axis(suffixes, behind, axis=1)
         )
-        # A document whose keys are part of its stem, as in `gapped`, has none behind: any place
-        # will do.
-        return np.minimum(places, self.num_stem + self.num_suffix - 1)
+        # Padding repeats a token of its own document, since masks do not hide NaN of another.
+        is_real = np.arange(width) < (self.stem_counts + self.suffix_counts)[:, None]
+        return np.where(is_real, places, stems[:, :1])
 
     def _selection(self) -> Ints:
         """(S,) the last new token of each slot, or the last token that it sees if it has none."""
@@ -267,11 +267,12 @@ class _Builder:
             width = int(behind.max()) + 1
             places = self.num_stem + part
             positions = self.positions[places][:, None]
+            pool = self.scheduler.kv.blocks[self.owner[part], :width]
             yield KVSegment(
                 SegmentKind.OWN,
                 targets=run_of(places),
                 queries=places[:, None],
-                pool=self.scheduler.kv.blocks[self.owner[part], :width],
+                pool=np.where(np.arange(width) <= behind[:, None], pool, pool[:, :1]),
                 visible=None if (behind == width - 1).all() else behind[:, None] + 1,
                 **self._positions(positions, positions - behind[:, None] + np.arange(width)),
             )

@@ -207,12 +207,19 @@ class Scheduler:
 
     # --- progress --------------------------------------------------------------------------------
 
-    def advance(self, chosen: Chosen) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
-        """Takes up chosen tokens and what they force; the requests that are done with them."""
+    def advance(self, chosen: Chosen) -> Iterator[tuple[Request, tuple[SlotOutput, ...] | None]]:
+        """Takes up chosen tokens and what they force; the requests that are done with them.
+
+        Requests with logits that are not finite leave with None for their slots.
+        """
         slots, self.entering = self.growing, []
+        broken = {self._request_of(slot) for slot in slots[~chosen.are_finite].tolist()}
         growing = write_chosen(self.table, self._sampler.grammars, slots, chosen, self._request_of)
         self.growing = slots[growing]
-        return self._end(slots[~growing])
+        yield from (done for done in self._end(slots[~growing]) if done[0] not in broken)
+        if broken:
+            self.cancel(broken)
+            yield from ((request, None) for request in broken)
 
     def _end(self, done: Ints) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
         """Ends slots, whose numbers are free from here on; the requests that end with them."""

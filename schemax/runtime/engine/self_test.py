@@ -120,7 +120,7 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
     sampler = Sampler(table, model.vocab_size)
     limits = Limits(documents=1, pass_tokens=1 << 20, capacity=1 << 20)
     scheduler = Scheduler(table, sampler, AdmissionControl(limits))
-    cache, unknown = model.new_cache(), np.full(3, np.nan, np.float32)
+    cache, certain = model.new_cache(), np.zeros(3, np.float32)
     scheduler.resize(*(scheduler.room_for(request) or (0, 0)))
     scheduler.admit(request, prefixes=(0,))
     pairs = model.read_prefix(request.prefix, use_long_rope=False)
@@ -132,7 +132,7 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
         batch = make_batch(scheduler, scheduler.allot(), lengths, model.spans)
         got = model.run_batch(batch, cache)
         if column is not None:
-            chosen = Chosen(branches[:, column].numpy(), unknown, unknown, unknown)
+            chosen = Chosen(branches[:, column].numpy(), certain, certain, certain)
             list(scheduler.advance(chosen))
     model.bytes_per_token = cache.bytes_per_token
     return got, _plain(model, stem.expand(3, -1), branches)
@@ -151,8 +151,7 @@ def _close(model: DecoderModel | ForkModel, got: Tensor, expected: Tensor) -> fl
 
     Raises ModelError for a model whose logits of a plain pass are not finite.
     """
-    if not expected.isfinite().all():
-        raise ModelError(_not_finite(model))
+    _check_finite(model, expected)
     error = (got.float() - expected.float()).abs() / expected.float().std().clamp(min=1e-6)
     precise = model.dtype in (torch.float32, torch.float64) and not _is_quantized(model)
     difference = float(error.max() if precise else error.square().mean().sqrt())
@@ -165,21 +164,24 @@ def _off(difference: float) -> str:
     return "not finite" if isnan(difference) else f"off by {difference:.2g} of their spread"
 
 
-def _not_finite(model: DecoderModel | ForkModel) -> str:
-    """The reason for logits that are not finite: broken weights, or too narrow a dtype."""
+def _check_finite(model: DecoderModel | ForkModel, expected: Tensor) -> None:
+    """Raises ModelError for logits that are not finite, and for weights that float16 cannot hold:
+    broken weights, or too narrow a dtype."""
+    is_narrow = model.dtype == torch.float16 and not _is_quantized(model)
+    are_finite = bool(expected.isfinite().all())
+    if are_finite and not is_narrow:
+        return
     parameters = model.model.named_parameters()
-    broken = [name for name, weights in parameters if not weights.isfinite().all()]
-    if broken:
-        return (
+    if broken := [name for name, weights in parameters if not weights.isfinite().all()]:
+        remedy = "download or train it again"
+        if is_narrow:
+            remedy = "float16 ends at 65,504, so load it with dtype bfloat16 or float32"
+        raise ModelError(
             f"{model.name}: {len(broken)} of its tensors hold NaN or infinity "
-            f"({', '.join(broken[:3])}{', ...' if len(broken) > 3 else ''}), so it computes "
-            "nothing; download or train it again"
+            f"({', '.join(broken[:3])}{', ...' if len(broken) > 3 else ''}); {remedy}"
         )
-    return (
-        f"{model.name} computes NaN or infinity for a plain text in "
-        f"{str(model.dtype).removeprefix('torch.')}, though its weights are finite; load it with "
-        "another dtype, such as float32"
-    )
+    if not are_finite:
+        raise ModelError(model.overflow("a plain text, though its weights are finite,"))
 
 
 def _fork(model: ForkModel) -> tuple[Tensor, Tensor]:

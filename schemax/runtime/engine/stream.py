@@ -166,7 +166,7 @@ class _Flight:
         self.cache = model.new_cache()
         self.prefixes = _Prefixes(model, self.cache)
         self.leaving: set[Request] = set()
-        self.done: list[tuple[Request, tuple[SlotOutput, ...]]] = []
+        self.done: list[Filled] = []
         self._choice: Choice | None = None
         self._watched: WatchedPass | None = None
 
@@ -196,14 +196,17 @@ class _Flight:
         assert self._choice is not None
         chosen = self.sampler.finish(self._choice)
         self._choice = None
-        self.done.extend(self.scheduler.advance(chosen))
+        for request, slots in self.scheduler.advance(chosen):
+            if slots is None:
+                self.cache.scrub()
+            self.done.append((request, self.model.not_finite if slots is None else slots))
         if self._watched is not None:
             self._watched.tell(self.done)
         self.control.count(sum(item[0].num_documents for item in self.done))
 
     def take(self) -> list[Filled]:
         """Hands over what is done."""
-        filled: list[Filled] = [*self.done]
+        filled = [*self.done]
         self.done.clear()
         return filled
 

@@ -12,7 +12,7 @@ from schemax.runtime.engine.document_rows import RunningRequest
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.filling import AskedSlot
-from schemax.runtime.slots.outputs import Place, Step, Watcher
+from schemax.runtime.slots.outputs import DocumentOutput, Place, Step, Watcher
 from schemax.runtime.slots.requests import Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.tokens import SlotOutput
@@ -50,8 +50,11 @@ class Written:
             pairs = zip(ids.tolist(), shares.tolist(), strict=True)
             self._rivals = [tuple(zip(*pair, strict=True)) for pair in pairs]
 
-    def tell(self, done: Callable[[Watcher], Mapping[int, SlotOutput]]) -> None:
-        """Tells every watcher the steps of the pass. done: outputs of done slots, by place."""
+    def tell(self, done: Callable[[Watcher], Mapping[int, SlotOutput] | None]) -> None:
+        """Tells every watcher the steps of the pass.
+
+        done: outputs of done slots, by place; None if the watcher's request has failed.
+        """
         table, slots = self._table, self._slots
         steps: dict[Watcher, list[Step]] = {watcher: [] for watcher, _ in self._watched}
         counts = dict.fromkeys(steps, 0)
@@ -65,7 +68,8 @@ class Written:
             ids = tuple(table.written[slot, starts[row] : ends[row]].tolist())
             steps[watcher].append(Step(place, starts[row], ids, firsts[row], rivals))
         for watcher, own_steps in steps.items():
-            watcher.saw(own_steps, counts[watcher], done(watcher))
+            if (outputs := done(watcher)) is not None:
+                watcher.saw(own_steps, counts[watcher], outputs)
 
 
 class WatchedPass:
@@ -82,13 +86,18 @@ class WatchedPass:
         seen = [watched(owner.request, owner.open_slots[slot]) for owner, slot in pairs]
         self._written = Written(table, slots, logits, seen)
 
-    def tell(self, ended: Iterable[tuple[Request, tuple[SlotOutput, ...]]]) -> None:
+    def tell(
+        self, ended: Iterable[tuple[Request, tuple[SlotOutput, ...] | DocumentOutput]]
+    ) -> None:
         """Tells all watchers. ended: requests that are done, with all of their slots."""
         outputs = dict(ended)
 
-        def done(watcher: Watcher) -> Mapping[int, SlotOutput]:
+        def done(watcher: Watcher) -> Mapping[int, SlotOutput] | None:
             running = self._running[watcher]
-            return dict(enumerate(outputs.get(running.request, ()))) or dict(_done(running))
+            slots = outputs.get(running.request, ())
+            if isinstance(slots, DocumentOutput):
+                return None
+            return dict(enumerate(slots)) or dict(_done(running))
 
         self._written.tell(done)
 

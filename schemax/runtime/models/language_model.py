@@ -14,7 +14,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.models.architecture import examine
 from schemax.runtime.slots.memory import bytes_of_pass
-from schemax.runtime.slots.outputs import exceeds
+from schemax.runtime.slots.outputs import DocumentOutput, exceeds
 
 # Tokens set aside, since other prompts in the batch may have more slots.
 SLACK = 512
@@ -64,6 +64,19 @@ class LanguageModel(ABC):
     def pass_bytes(self) -> int:
         """The most bytes that one more token of a pass takes."""
         return bytes_of_pass(self.config, self.dtype)
+
+    @property
+    def not_finite(self) -> DocumentOutput:
+        """The output of a document whose logits are not finite."""
+        return DocumentOutput((), 0, self.overflow("this document"))
+
+    def overflow(self, text: str) -> str:
+        """The reason why a text has no logits."""
+        dtype = str(self.dtype).removeprefix("torch.")
+        return (
+            f"{self.name} computes NaN or infinity for {text} in {dtype}; load it with another "
+            "dtype, such as float32"
+        )
 
     @abstractmethod
     def refusal(self, config: DecodingConfig) -> str | None:

@@ -381,6 +381,6 @@ def best_of(logits: Floats, owner: Ints, starts: Ints) -> tuple[Ints, Floats]:
     """(n,) the place of each row's first largest logit, and (n,) these logits."""
     top = np.maximum.reduceat(logits, starts)
     best = np.flatnonzero(logits == top[owner])
-    picked = np.zeros(len(starts), np.int64)
+    picked = starts.copy()  # NaN equals nothing
     picked[owner[best][::-1]] = best[::-1]
     return picked, top

@@ -52,6 +52,11 @@ class Chosen(NamedTuple):
     null_logprobs: Floats
     legal_logprobs: Floats
 
+    @property
+    def are_finite(self) -> npt.NDArray[np.bool_]:
+        """(S,) False for a slot whose logits hold NaN or infinity."""
+        return np.isfinite(self.logprobs) & np.isfinite(self.legal_logprobs)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Readback:

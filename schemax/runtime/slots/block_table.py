@@ -126,6 +126,7 @@ def padded(values: list[RequestValues]) -> tuple[Ints, Ints, Ints]:
     orders = np.full(shape, UNSEEN)
     for row, each in enumerate(values):
         count = each.count
+        places[row] = each.places[0]
         places[row, :count] = each.places[:count]
         positions[row, :count] = each.positions[:count]
         orders[row, :count] = each.orders[:count]

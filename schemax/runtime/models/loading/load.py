@@ -198,8 +198,9 @@ def _pick_dtype(
     if dtype == "auto":
         if device.type == "cpu":
             return automatic_dtype(trained.dtype)[0]
-        own: torch.dtype | None = getattr(config, "dtype", None)
-        return own or torch.float32
+        own: torch.dtype = getattr(config, "dtype", None) or torch.float32
+        # Many models that are stored in float16 overflow in it: they were trained in bfloat16.
+        return torch.bfloat16 if own == torch.float16 else own
     named = getattr(torch, dtype, None)
     if not isinstance(named, torch.dtype) or not named.is_floating_point:
         raise ModelError(f"unknown dtype {dtype!r}; use float32, bfloat16 or float16")
