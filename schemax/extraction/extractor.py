@@ -121,8 +121,9 @@ class Extractor(AbstractContextManager["Extractor"]):
         name: a model, or a LoRA adapter that names its base model; revision: its branch, tag or
             commit on the Hub.
         device: "auto" takes CUDA or MPS where there is one, else the CPU.
-        dtype: "auto" takes the model's own on an accelerator. On a CPU it takes float32, but
-            bfloat16 where the model's schemax.json says so and the processor is faster in it.
+        dtype: "auto" takes the model's own on an accelerator, bfloat16 in the place of float16. On
+            a CPU it takes float32, but bfloat16 where the model's schemax.json says so and the
+            processor is faster in it.
         device_map: spreads the model over several devices; needs accelerate.
         quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
         adapter: folder or Hub id of a LoRA adapter for the model. Merged into its weights, so that

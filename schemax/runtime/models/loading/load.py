@@ -68,8 +68,9 @@ def load(
 
     name: a model, or a LoRA adapter that names its base model; a GGUF file, or a folder of one.
     device: "auto" takes CUDA or MPS if there is one.
-    dtype: "auto" takes the model's own on an accelerator. On a CPU it takes float32, or bfloat16 if
-        the model's schemax.json says so and the processor computes it fast.
+    dtype: "auto" takes the model's own on an accelerator, bfloat16 in the place of float16. On a
+        CPU it takes float32, or bfloat16 if the model's schemax.json says so and the processor
+        computes it fast.
     device_map: spreads the model over devices; see transformers. Requires accelerate.
     quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
     adapter: a LoRA adapter, merged into the weights unless these are quantized.
