@@ -21,7 +21,7 @@ TEXT_ENDS, TEXT_UNKNOWN, TEXT_REFUSED = -1, -2, -3
 and leads out of the table; it is not allowed."""
 
 FREE = "free"
-"""The state of a slot that may leave its document: its text is whole, or its value is no text."""
+"""The slot may leave the document: its copy is complete, or its value isn't text."""
 
 FinishReason = Literal["stop", "eos", "length"]
 

@@ -135,7 +135,7 @@ class TokenGrammar:
         return None if self.form is None else _text_table(self, self.form, stop)
 
 
-# Of the matchers that are kept.
+# The most bytes of cached matchers.
 _MOST_BYTES = 64_000_000
 
 

@@ -44,8 +44,8 @@ class NearestExamples:
     def of(self, text: str) -> tuple[Ids, ...]:
         """The token ids of a document's demonstrations, the most alike first."""
         texts = dict(enumerate(example.text for example in self.examples))
-        found = process.extract(text, texts, scorer=fuzz.token_set_ratio, limit=self.count)
-        return tuple(self._ids(place) for _, _, place in found)
+        nearest = process.extract(text, texts, scorer=fuzz.token_set_ratio, limit=self.count)
+        return tuple(self._ids(place) for _, _, place in nearest)
 
     def _ids(self, place: int) -> Ids:
         if place not in self._written:
@@ -57,17 +57,17 @@ class NearestExamples:
         return self._written[place]
 
     def _encoded(self, values: dict[str, str]) -> Ids:
-        found: list[int] = []
+        token_ids: list[int] = []
         for place, (is_markup, text) in enumerate(self.parts):
             for sentinel, value in values.items():
                 text = text.replace(sentinel, value)
             if is_markup:
-                found += self.codec.encode_markup(text)
+                token_ids += self.codec.encode_markup(text)
             else:
                 # White space around a whole message is stripped, as in other prompts.
                 is_whole = 0 < place < len(self.parts) - 1
-                found += self.codec.encode(text.strip() if is_whole else text)
-        return tuple(found)
+                token_ids += self.codec.encode(text.strip() if is_whole else text)
+        return tuple(token_ids)
 
 
 def cut_at_example(
@@ -76,7 +76,7 @@ def cut_at_example(
     count: int,
     codec: TextCodec,
 ) -> tuple[PromptText, NearestExamples | None]:
-    """The prompt without examples, and the examples; None where the template leaves examples out.
+    """The prompt without examples, and the examples; None if the template leaves examples out.
 
     render: renders a prompt with the given examples.
 

@@ -36,12 +36,12 @@ def mean_logprob(item: Extraction[Any]) -> float | None:
 
     None for an unread document, and for an autoregressive output.
     """
-    found = [
+    logprobs = [
         max(log(max(slot.probability, _LEAST)) / slot.tokens, FLOOR)
         for slot in item.slots
         if slot is not None and slot.probability is not None and slot.tokens
     ]
-    return fmean(found) if found else None
+    return fmean(logprobs) if logprobs else None
 
 
 def least_logprob(calibration: Calibration, documents: int) -> float:
@@ -50,29 +50,29 @@ def least_logprob(calibration: Calibration, documents: int) -> float:
 
 
 class Familiarity:
-    """Warns once of every schema whose documents a model is unsure of, and once of every schema
-    with fields for which the model would rather write texts that their types forbid.
+    """Warns once about a schema whose documents make the model unsure, and once about fields whose
+    types forbid what the model would write.
 
     told: the schemas that it has warned of, across runs.
     """
 
     def __init__(self, calibration: Calibration, told: WeakSet[CompiledSchema]) -> None:
         self._calibration, self._told = calibration, told
-        # Of every schema, its first documents.
-        self._found: dict[CompiledSchema, list[Extraction[Any]]] = {}
+        # The first documents per schema.
+        self._first: dict[CompiledSchema, list[Extraction[Any]]] = {}
 
     def saw(self, schema: CompiledSchema, item: Extraction[Any]) -> None:
-        found = self._found.setdefault(schema, [])
-        if len(found) < DOCUMENTS and item.slots:
-            found.append(item)
-            if len(found) == DOCUMENTS:
-                self._judge(schema, found)
+        documents = self._first.setdefault(schema, [])
+        if len(documents) < DOCUMENTS and item.slots:
+            documents.append(item)
+            if len(documents) == DOCUMENTS:
+                self._judge(schema, documents)
 
     def end(self) -> None:
         """Judges the schemas of few documents."""
-        for schema, found in self._found.items():
-            if 0 < len(found) < DOCUMENTS:
-                self._judge(schema, found)
+        for schema, documents in self._first.items():
+            if 0 < len(documents) < DOCUMENTS:
+                self._judge(schema, documents)
 
     def _judge(self, schema: CompiledSchema, items: list[Extraction[Any]]) -> None:
         if schema in self._told:
@@ -81,11 +81,11 @@ class Familiarity:
         if forbidden := _forbidden(schema, items):
             self._told.add(schema)
             _warn_of_forbidden(schema, forbidden)
-        found = [score for item in items if (score := mean_logprob(item)) is not None]
-        if not found or not self._calibration.usual_deviation:  # never measured
+        means = [mean for item in items if (mean := mean_logprob(item)) is not None]
+        if not means or not self._calibration.usual_deviation:  # never measured
             return
-        least = least_logprob(self._calibration, len(found))
-        if fmean(found) < least:
+        least = least_logprob(self._calibration, len(means))
+        if fmean(means) < least:
             self._told.add(schema)
             logger.warning(
                 "%s: the schema, its template or the language of the documents is far from what "
@@ -93,7 +93,7 @@ class Familiarity:
                 "log-probability of %.2f, below %.2f. Check the values; train the model on such "
                 "documents, or name another one",
                 name,
-                fmean(found),
+                fmean(means),
                 least,
             )
 
@@ -103,7 +103,7 @@ _OF_TYPES = (
     "their values. The types allow this share of the model's probability: %s. Say in the fields' "
     "descriptions how values are written, or declare the fields as text"
 )
-# Of a text, the type forbids nothing.
+# Text types forbid nothing.
 _OF_FORMATS = (
     "%s: the model would rather write some texts otherwise than the format %r does, so check "
     "their values. The format allows this share of the model's probability: %s. Show the model "
@@ -127,15 +127,15 @@ def _shown(shares: dict[str, float]) -> str:
 
 def _forbidden(schema: CompiledSchema, items: list[Extraction[Any]]) -> dict[str, float]:
     """The fields whose grammars allow little of what a model would write, with the mean share."""
-    found: dict[str, list[float]] = {}
-    # Texts that must stand in the document are forbidden most others, whatever their type.
-    asked = zip(schema.attributes, schema.slots, strict=False)
-    copied = {attribute.name for attribute, spec in asked if spec.copying is not None}
+    legal: dict[str, list[float]] = {}
+    # Copied slots forbid most texts, whatever their type.
+    specs = zip(schema.attributes, schema.slots, strict=False)
+    copied = {attribute.name for attribute, spec in specs if spec.copying is not None}
     for item in items:
         for attribute, slot in zip(schema.attributes, item.slots, strict=True):
             if attribute.name in copied or slot is None:
                 continue
             if slot.legal_probability is not None:
-                found.setdefault(attribute.name, []).append(slot.legal_probability)
-    shares = {name: fmean(some) for name, some in found.items()}
+                legal.setdefault(attribute.name, []).append(slot.legal_probability)
+    shares = {name: fmean(probabilities) for name, probabilities in legal.items()}
     return {name: share for name, share in shares.items() if share < LEAST_LEGAL}

@@ -13,13 +13,12 @@ from schemax.base.messages import counted
 from schemax.errors import InputError
 
 Label: TypeAlias = str | None | tuple[str | None, ...]
-"""What an annotator wrote: a value, an explicit null, or several accepted ones, null perhaps among
-them, the first of which is the canonical one. An attribute without a label is not annotated, which
-is not null."""
+"""A label: a value, an explicit null, or accepted alternatives, the canonical one first.
+
+An attribute without a label is not annotated, which differs from null."""
 
 Stated: TypeAlias = "str | Sequence[Stated] | Mapping[str, Stated] | None"
-"""What a label says before it has a type: text, a list, an item of nested models by the names of
-its leaves, or an explicit null."""
+"""A label without a type: a text, a list, the leaves of an item by name, or an explicit null."""
 
 
 def named(label: str, attributes: Sequence[Attribute]) -> Attribute | None:
@@ -38,25 +37,27 @@ def _names(attribute: Attribute) -> tuple[str, ...]:
 
 
 def _items_in(attribute: Attribute, text: str) -> list[Any] | None:
-    """The items of a JSON array, of a dict of an object, numbers as they are written; None for any
-    other text."""
+    """The items of a JSON array, or the pairs of an object for a dict; None for any other text.
+
+    Numbers stay as they are written.
+    """
     try:
-        found = json.loads(text, parse_int=str, parse_float=str)
+        parsed = json.loads(text, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
         return None
-    if isinstance(found, Mapping) and attribute.is_mapping:
-        return _pairs(found)
-    return found if isinstance(found, list) else None
+    if isinstance(parsed, Mapping) and attribute.is_mapping:
+        return _pairs(parsed)
+    return parsed if isinstance(parsed, list) else None
 
 
-def _pairs(found: Mapping[str, Any]) -> list[Any]:
-    return [{"key": key, "value": value} for key, value in found.items()]
+def _pairs(mapping: Mapping[str, Any]) -> list[Any]:
+    return [{"key": key, "value": value} for key, value in mapping.items()]
 
 
 def as_array(attribute: Attribute, label: Label) -> Label:
     """A label of a list as the JSON array that predictions are compared with; null as it is.
 
-    Raises InputError for what is no item of the list.
+    Raises InputError for a text that is no item of the list.
     """
     accepted = label if isinstance(label, tuple) else (label,)
     stated = [text for text in accepted if text is not None]
@@ -78,12 +79,12 @@ def _array(attribute: Attribute, stated: Stated) -> str | None:
 def items_of(attribute: Attribute, value: Stated) -> Stated:
     """The items of a list, of a JSON array or one text: texts, or rows of the leaves of an item.
 
-    Raises ValueError for what is no item of the list.
+    Raises ValueError for a value that is no item of the list.
     """
     items: Any = value
     if isinstance(value, str):
-        found = _items_in(attribute, value)
-        items = [value] if found is None else found
+        array = _items_in(attribute, value)
+        items = [value] if array is None else array
     elif isinstance(value, Mapping):
         items = _pairs(value) if attribute.is_mapping else [value]
     rows = [_row(attribute, item) if attribute.fields else _scalar(item) for item in items or ()]
@@ -100,7 +101,7 @@ def _scalar(item: Any) -> str:
 
 
 def _row(attribute: Attribute, item: Any) -> list[Stated]:
-    """The labels of an item of nested models, of its leaves in their order."""
+    """The labels of an item's leaves, in their order."""
     if not isinstance(item, Mapping):
         raise ValueError(f"an item must be a JSON object, not {item!r}")
     stated: dict[str, Stated] = {}
@@ -120,14 +121,14 @@ def flat(
     nested: Mapping[str, Any], attributes: Sequence[Attribute], path: str = ""
 ) -> dict[str, Any]:
     """Nested models by dotted path, as attributes are named; dicts as they are."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     names = {attribute.name for attribute in attributes if attribute.is_mapping}
     for key, value in nested.items():
         if isinstance(value, Mapping) and f"{path}{key}" not in names:
-            found |= flat(value, attributes, f"{path}{key}.")
+            leaves |= flat(value, attributes, f"{path}{key}.")
         else:
-            found[f"{path}{key}"] = value
-    return found
+            leaves[f"{path}{key}"] = value
+    return leaves
 
 
 def as_stated(value: Any) -> Stated:
@@ -152,7 +153,7 @@ def titles_of(attributes: Sequence[Attribute]) -> dict[str, str]:
 def as_text(value: Any) -> str | None:
     """A typed value as labels are written: numbers and booleans as in JSON, lists as its arrays.
 
-    An item of nested models is an object of texts, without what it does not state.
+    An item of nested models is an object of texts, without its nulls.
     """
     if isinstance(value, Enum):
         return as_text(value.value)
@@ -162,27 +163,27 @@ def as_text(value: Any) -> str | None:
         return json.dumps(value)
     if isinstance(value, list | tuple | set | frozenset):
         items = [_plain(item) for item in value]
-        # Without items nothing is stated, which labels call null.
+        # Labels call an empty list null.
         return json.dumps(items, ensure_ascii=False) if items else None
     return str(value)
 
 
 def named_rows(attribute: Attribute, rows: Any) -> Any:
-    """The items of a list as objects, those of a dict by their keys; others as they are."""
+    """The rows of a list as objects, those of a dict sorted by key; scalar items as they are."""
     if not attribute.fields or rows is None:
         return rows
-    found = [
+    items = [
         {
             leaf.name: named_rows(leaf, part)
             for leaf, part in zip(attribute.fields, row, strict=True)
         }
         for row in rows
     ]
-    return sorted(found, key=lambda pair: str(pair["key"])) if attribute.is_mapping else found
+    return sorted(items, key=lambda pair: str(pair["key"])) if attribute.is_mapping else items
 
 
 def _plain(value: Any) -> Any:
-    """An item of a list: as text; of nested models, all that is stated of them."""
+    """An item of a list as text; an item of nested models as its leaves' texts, without nulls."""
     if not isinstance(value, Mapping):
         return as_text(value)
     texts = {name: as_text(part) for name, part in value.items()}

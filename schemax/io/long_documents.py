@@ -38,7 +38,7 @@ _TRIED = 1024
 
 
 class _Chunk(NamedTuple):
-    """A record to be read in the place of a long one, whose longest text it holds from `start`."""
+    """A record read in place of a long record; holds its longest text from `start` on."""
 
     record: Record
     text: str = ""
@@ -63,11 +63,14 @@ class _Row:
 class Fitted:
     """An `extract` that also takes records that are too long.
 
-    extract: the one that takes them as they are. compiled: by category; a single schema under "".
-    mode: "truncate" drops the end of their longest text; `errors` say how much is left. "chunk"
-        reads their longest text in chunks, and takes every field, with all that was decoded for
-        it, from the chunk that states it with the highest confidence. Lists have the items of all
-        chunks, each once: see `joined_list`. Spans are offsets into the whole text.
+    extract: the extraction of records that fit.
+    compiled: schemas by category; a single schema under "".
+    fits: whether a text fits.
+    shown: the keys of a record's texts.
+    mode: "truncate" drops the end of the longest text; `errors` say how much is left. "chunk" reads
+        the longest text in chunks. Each field, with its decoded slot, comes from the chunk that
+        states it with the highest confidence. Lists have the items of all chunks, each once: see
+        `joined_list`. Spans are offsets into the whole text.
     """
 
     extract: Extract
@@ -185,7 +188,7 @@ class Fitted:
 def _cut(text: str, least: int, most: int) -> int:
     """The best place to cut a text: at white space, else between tokens, and never in a tag.
 
-    Of equally good places, the last up to `most`; none before `least`.
+    Ties go to the last position up to `most`. No cut lies before `least`.
     """
     if most >= len(text):
         return len(text)
@@ -264,9 +267,10 @@ class _Item(NamedTuple):
 def joined_list(
     leaf: Leaf, best: SlotText, lists: Sequence[_List], format: OutputFormat
 ) -> SlotText:
-    """A slot with the items of all lists; `best`, if these are more than the field takes.
+    """A slot with the items of all lists; `best`, if the field takes fewer items.
 
-    lists: those that state items, in the order of their chunks; best: one of their slots.
+    best: a slot of `lists`.
+    lists: the lists that state items, in the order of their chunks.
     """
     if len(lists) < 2 or leaf.attribute.positions:
         return best
@@ -317,7 +321,7 @@ def _item(
 
 
 def _text(slot: SlotText, format: OutputFormat) -> str | None:
-    """The text that a slot states; None for null, and for what is no text of its own."""
+    """The text of a slot; None for null, and for a literal that is not text."""
     try:
         text = None if slot.left_out else format.unescape(slot.raw)
     except ValueError:

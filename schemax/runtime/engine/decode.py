@@ -99,7 +99,7 @@ class Windows:
     def requests(
         self, window: Iterable[tuple[PromptIds, StopTable]]
     ) -> tuple[list[Request], list[Placed]]:
-        """Prompts and their stop rules as requests, and documents that the model cannot take.
+        """(the requests of a window's prompts, the refusals of documents that do not fit).
 
         Places count documents through all windows.
         """
@@ -128,8 +128,7 @@ class Windows:
 
 
 def checked(model: AnyModel, request: Request, config: DecodingConfig) -> Request | list[Placed]:
-    """The request with budgets for retries; or, if the model cannot take it, a word of each
-    document."""
+    """The request with retry budgets, or one refusal per document."""
     if problem := model.misfit(request):
         tokens = enumerate(request.num_document_tokens, request.places[0])
         return [(place, too_long(problem, count)) for place, count in tokens]
@@ -160,10 +159,10 @@ def decode(
     config: DecodingConfig,
     trace: Trace | None = None,
 ) -> list[tuple[SlotOutput, ...]]:
-    """The (J * N,) slots of every prompt, in order; tells a trace by what each was chosen.
+    """The (J * N,) slot outputs of every prompt, in order, for proofs.
 
-    For proofs: nothing is sorted, and equal prompts are read as often as they are there. Raises
-    MemoryError, and ValueError for a prompt that exceeds the model's context.
+    Prompts are not sorted, and equal prompts are not merged. Raises MemoryError, and ValueError for
+    a prompt that exceeds the model's context.
     """
     requests: list[Request] = []
     for place, prompt in enumerate(prompts):
@@ -189,6 +188,6 @@ def _alike(request: Request) -> tuple[bool, int, tuple[int, ...], int]:
 
 
 def _slots_of(request: Request, slots: tuple[SlotOutput, ...], j: int) -> tuple[SlotOutput, ...]:
-    """A document's slots; all of them where the model writes one output for all documents."""
+    """A document's slot outputs; all outputs if the model writes one for all documents."""
     width = len(slots) // request.num_documents
     return slots[j * width : (j + 1) * width] if width else slots

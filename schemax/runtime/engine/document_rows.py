@@ -24,13 +24,15 @@ _GROWTH = 1.25
 class RunningRequest:
     """A request in flight.
 
-    row: its row of the document store. slots: (N,) numbers of its own slots. footprint: an estimate
-    of the tokens kept. num_growing: the number of slots that grow or wait.
-    filling: for a request whose slots may be followed by others; open_slots: by number, its slots
-        that are not done.
-    outputs: for any other request, outputs of its own slots, by place.
-    values: of `causal` slots. kept_kv: places in the KV pool of slots that are done, which others
-    still see.
+    row: its row of the document store.
+    slots: (N,) numbers of its own slots.
+    footprint: an estimate of the tokens kept.
+    num_growing: the number of slots that grow or wait.
+    filling: the slots of a request that may have follow-ups; None for other requests.
+    open_slots: with `filling`, the slots that are not done, by number.
+    outputs: without `filling`, the outputs of the request's own slots, by place.
+    values: the values of `causal` slots.
+    kept_kv: KV places of finished slots that later slots still see.
     """
 
     request: Request

@@ -32,9 +32,12 @@ _NO_KV = np.zeros(0, np.int64)
 class Scheduler:
     """Requests and slots of one flight, within the limits of an admission control.
 
-    table: what is known of every slot; growing: (S,) the numbers of those that still grow, those of
-    `entering` requests first, which the next pass reads; kv: where their keys and values lie;
-    follow_ups: slots that others have called for.
+    table: the slots of all requests in flight.
+    rows: the rows of the document store.
+    entering: new requests, which the next pass reads.
+    growing: (S,) numbers of the slots that still grow, those of `entering` requests first.
+    kv: the places of the slots' keys and values.
+    follow_ups: the slots that other slots have called for.
     """
 
     def __init__(
@@ -245,7 +248,7 @@ class Scheduler:
                 yield running.request, result
 
     def _free(self, slots: Ints) -> None:
-        """Gives back what slots had that are done."""
+        """Frees the KV cells and table rows of finished slots."""
         for slot, places in self.kv.free(slots):
             self.rows.running[int(self.table.request[slot])].kept_kv.append(places)
         self.table.release(slots)
@@ -254,7 +257,7 @@ class Scheduler:
         return self.rows.running[int(self.table.request[slot])].request
 
     def cancel(self, requests: Container[Request]) -> None:
-        """Lets go of some of the requests in flight, between passes."""
+        """Frees the given requests and their slots, between passes."""
         leaving = [r for r in self.rows.running.values() if r.request in requests]
         rows = [running.row for running in leaving]
         leaves = np.isin(self.table.request[self.growing], rows)
@@ -266,7 +269,7 @@ class Scheduler:
             self._let_go(running)
 
     def _let_go(self, running: RunningRequest) -> None:
-        """Gives back what a request had."""
+        """Frees the row and the KV cells of a request."""
         self.rows.give(running.row)
         self._footprint -= running.footprint
         self._num_documents -= running.request.num_documents

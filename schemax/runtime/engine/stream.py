@@ -39,8 +39,7 @@ Trace = Callable[[Tensor, Tensor, Tensor], None]
 
 
 Filled = tuple[Request, tuple[SlotOutput, ...] | DocumentOutput]
-"""A request with its slots; with what is said of its documents, where memory does not suffice for
-it, or another machine failed at it."""
+"""A finished request: its slot outputs, or its error."""
 
 
 def stream(
@@ -50,12 +49,14 @@ def stream(
     trace: Trace | None,
     cancelled: deque[Request],
 ) -> Iterator[list[Filled]]:
-    """Yields the requests that every pass finishes, with their slots; `NO_ROOM` instead of slots
-    if a request exceeds the memory.
+    """Yields the requests that each pass finishes, with their slot outputs; with `NO_ROOM` if a
+    request exceeds the memory.
 
-    requests: taken as there is room. The iterator may end for now and go on later, as long as a
-    request is in flight. cancelled: requests that nobody waits for any more; they leave before
-    their next pass. If memory runs out, all requests in flight begin again, half as many at a time
+    requests: read as there is room. The iterator may end for now and go on later, as long as a
+        request is in flight.
+    cancelled: cancelled requests; they leave before their next pass.
+
+    If memory runs out, all requests in flight begin again, half as many at a time
     (see `limits.AdmissionControl`).
     """
     source = _Input(requests, cancelled)
@@ -116,8 +117,8 @@ def _passes(flights: Sequence[_Flight], source: _Input) -> Iterator[list[Filled]
 class _Input:
     """The input. If it raises an error, requests already taken are finished first.
 
-    waiting: requests that were taken and are not in flight. error: of the input, kept apart from
-    the errors of passes.
+    waiting: requests that were read and are not in flight.
+    error: the input's error, kept apart from the errors of passes.
     """
 
     def __init__(self, requests: Iterator[Request], cancelled: deque[Request]) -> None:
@@ -137,7 +138,7 @@ class _Input:
         return self.waiting[0] if self.waiting else None
 
     def cancelled(self) -> set[Request]:
-        """Requests that were taken and that nobody waits for any more; none of them waits here."""
+        """Cancelled requests; drops them from `waiting`."""
         cancelled = {self._cancelled.popleft() for _ in range(len(self._cancelled))}
         if cancelled:
             self.waiting = deque(item for item in self.waiting if item not in cancelled)
@@ -147,8 +148,8 @@ class _Input:
 class _Flight:
     """Requests in flight that share passes, and one pass at most that is under way.
 
-    leaving: requests that nobody waits for any more, until the next admission. done: by the pass
-    that was finished last.
+    leaving: cancelled requests, until the next admission.
+    done: requests that the last pass finished.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ grammar (llguidance) allows depend on the beginning alone, so a node keeps them,
 from node to node by a look-up. One call explores all new nodes of a pass.
 
 `GrammarState` is the state of one slot. `slot_grammars.py` moves many states at once,
-`servers/slot_writer.py` moves one.
+`servers/completions.py: SlotWriter` moves one.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ logger = logging.getLogger(__name__)
 Bits = npt.NDArray[np.int32]
 # Tokens are few if at most 1 in 16 of a mask's words, of 32 tokens each, is nonzero.
 _FEW = 16
-# Nodes of one grammar's tree. Slots in flight keep what they stand on when a tree is felled.
+# The most nodes of one grammar's tree. Slots in flight keep their nodes when a tree begins anew.
 _MOST_NODES = 16_384
 
 
 class Node:
     """A state of a grammar: what a slot has written, and what it may write next.
 
-    ids: the allowed tokens, in order, if they are few. bits: (ceil(V / 32),) all of them, if they
-    are many. Neither is known before `Automata.explore`, and neither is there if nothing is
-    allowed, or the grammar's matcher has failed.
+    ids: the allowed tokens, in order, if they are few.
+    bits: (ceil(V / 32),) the allowed tokens as a mask, if they are many.
+
+    Both are None until explored, or if nothing is allowed, or if the grammar's matcher has failed.
     """
 
     __slots__ = (
@@ -93,7 +94,7 @@ class Node:
 
 
 class Automaton:
-    """The tree of one grammar, and matchers to explore it with, which know their own states."""
+    """The tree of one grammar, and the matchers that explore it."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
@@ -105,14 +106,13 @@ class Automaton:
 
     @property
     def not_first(self) -> Ids:
-        """Tokens that no slot begins with; of few grammars any."""
+        """Tokens that no slot begins with; most grammars have none."""
         if self._not_first is None:
             self._not_first = self.grammar.not_first()
         return self._not_first
 
     def bound_first(self, bits: Bits) -> None:
-        """Narrows what a matcher allows at its beginning, (ceil(V / 32),), in place, to what slots
-        may begin with."""
+        """Removes the tokens that no slot begins with from a mask, (ceil(V / 32),), in place."""
         words = bits.view(np.uint32)
         for token in self.not_first:
             words[token >> 5] &= np.uint32(0xFFFF_FFFF ^ (1 << (token & 31)))
@@ -137,7 +137,7 @@ class Automaton:
             self._idle.append(matcher)
 
     def fail(self, reason: str) -> None:
-        """Says, once, that slots go on without this grammar."""
+        """Warns, once, that slots go on without this grammar."""
         if not self._has_failed:
             self._has_failed = True
             logger.warning("slots go on without their grammar: %s", reason or "nothing is allowed")
@@ -230,12 +230,12 @@ def _run(ids: Ids, state: int, stop: StopTable) -> Ids:
         state = int(stop.next_state[state, token])
         if state == DONE:
             return ids[: place + 1]
-    # The last one might have become another token together with what follows.
+    # The last token might merge with the text that follows.
     return ids[:-1]
 
 
 class Allowance(Set[int]):
-    """Tokens that a slot may go on with: (ceil(V / 32),) bits and, if they are few, their ids."""
+    """The allowed next tokens: (ceil(V / 32),) bits and, if they are few, their ids."""
 
     def __init__(self, bits: Bits) -> None:
         self.bits = bits
@@ -262,7 +262,8 @@ class Allowance(Set[int]):
 class GrammarState:
     """The state of a slot: a node of a strict grammar's tree, else a matcher of the slot's own.
 
-    node: None for a matcher. is_first: whether nothing is written.
+    node: None for a matcher.
+    is_first: whether nothing is written.
     """
 
     automaton: Automaton
@@ -274,7 +275,7 @@ class GrammarState:
     def begin(
         cls, automata: Automata, grammar: Grammar | None, begun: Ids = ()
     ) -> GrammarState | None:
-        """The state behind written tokens; None without a grammar, or where that has failed."""
+        """The state behind written tokens; None without a grammar, or if the grammar failed."""
         if grammar is None:
             return None
         automaton = automata.of(grammar)
@@ -287,18 +288,18 @@ class GrammarState:
         return cls(automaton, None, matcher, not begun)
 
     def accepts(self, token: int) -> bool:
-        """Goes on behind a token; False where a matcher refuses it. A node has to allow it."""
+        """Moves behind a token; False if the matcher refuses it. A node must allow the token."""
         if self.node is not None:
             self.node = self.node.after(token)
             return True
         if self.is_first and token in self.automaton.not_first:
             return False
-        is_taken = self.matcher.try_consume_tokens([token]) == 1
-        self.is_first = self.is_first and not is_taken
-        return bool(is_taken)
+        is_accepted = self.matcher.try_consume_tokens([token]) == 1
+        self.is_first = self.is_first and not is_accepted
+        return bool(is_accepted)
 
     def allowed(self, automata: Automata) -> Set[int]:
-        """The tokens that may follow; none where the grammar has failed."""
+        """The tokens that may follow; none if the grammar failed."""
         if self.node is None:
             (allowance,) = ask_matchers(automata, [self])
             return allowance or frozenset()
@@ -319,25 +320,25 @@ class GrammarState:
         return forced
 
     def end(self) -> None:
-        """Lets go of the grammar: nothing more is asked of it."""
+        """Gives the matcher back."""
         if self.matcher is not None:
             self.automaton.give(self.matcher)
 
     def give_up(self) -> None:
-        """Says that the slot goes on without its grammar, which has failed."""
+        """Warns that the slot goes on without its grammar, which has failed."""
         reason = "" if self.matcher is None else self.matcher.get_error()
         self.automaton.fail(reason.strip().partition("\n")[0])
 
 
 def explore_nodes(automata: Automata, states: Iterable[GrammarState]) -> list[Node]:
-    """(n,) the nodes of n slots with strict grammars, which say what may follow."""
+    """(n,) the explored nodes of n slots with strict grammars."""
     nodes = [state.node for state in states if state.node is not None]
     automata.explore(nodes)
     return nodes
 
 
 def ask_matchers(automata: Automata, states: Sequence[GrammarState]) -> Iterator[Allowance | None]:
-    """(n,) what the matchers of n slots allow next; None for a matcher that has failed."""
+    """(n,) the tokens that the matchers of n slots allow next; None for a failed matcher."""
     masks = automata.masks([state.matcher for state in states])
     for state, bits in zip(states, masks, strict=True):
         if state.is_first:
@@ -348,5 +349,5 @@ def ask_matchers(automata: Automata, states: Sequence[GrammarState]) -> Iterator
 
 @lru_cache(maxsize=256)
 def _allowance(bits: bytes) -> Allowance:
-    # Kept, since most numbers and dates that are begun may go on in the same few ways.
+    # Cached, since most numbers and dates allow the same few next tokens.
     return Allowance(np.frombuffer(bits, np.int32))

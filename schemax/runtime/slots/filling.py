@@ -22,12 +22,18 @@ from schemax.tokens import ChildSlot, CopySource, Role, SlotOutput, SlotSpec
 class AskedSlot:
     """A slot from when it is asked for.
 
-    key: ids behind the stem. budget: tokens, retries included. digest, number: keys of random
-    numbers. role: see `tokens.Role`. shared: the number of the key's ids that its parent has read.
+    key: ids behind the stem.
+    spec: the slot's spec.
+    budget: tokens, retries included.
+    digest, number: keys of random numbers.
+    role: see `tokens.Role`.
+    shared: the number of the key's ids that its parent has read.
     place: the place among the request's own slots, also of a slot's free text; -1 for all others.
-    path: the path of a slot of a later wave, also of its free text. answer: given tokens.
+    path: the path of a slot of a later wave, also of its free text.
+    answer: given tokens.
     sources: the slot's document, to copy from; () for none.
-    output: None until the slot is done. followed: the slots that followed it.
+    output: None until the slot is done.
+    followed: the slots that followed it.
     """
 
     key: Ids
@@ -67,7 +73,8 @@ class Filling:
     """The slots of a request, and their outputs.
 
     follows_branches: whether choices not taken are asked for.
-    slots: the slots of the wave under way, in order. num_open: the number of slots not done.
+    slots: the slots of the wave under way, in order.
+    num_open: the number of slots not done.
     """
 
     def __init__(self, request: Request, *, follows_branches: bool) -> None:

@@ -32,7 +32,7 @@ class DocumentOutput:
 
 
 NO_ROOM = DocumentOutput((), 0, NO_MEMORY)
-"""The output of every document of a request that memory does not suffice for."""
+"""The output of each document of a request that exceeds the memory."""
 
 
 def passes_of(slots: Sequence[SlotOutput], start: int = 0) -> int:
@@ -71,8 +71,9 @@ def exceeds(needed: int, bound: int | None) -> str | None:
 class Place:
     """A slot's place in its request.
 
-    number: the place among the request's first slots; -1 for a slot of a later wave, which has a
-    `path` instead. is_free_text: whether the slot is a choice asked as free text.
+    number: the place among the request's first slots; -1 for a slot of a later wave.
+    path: the name of a slot of a later wave; () for other slots.
+    is_free_text: whether the slot is a choice asked as free text.
     """
 
     number: int = -1
@@ -84,10 +85,11 @@ class Place:
 class Step:
     """The tokens that a pass wrote into one of a request's slots.
 
-    place: the slot's. start: the number of tokens that the slot had written before.
-    ids: the chosen token, and the tokens behind it that followed without a choice.
-    logprob: of the chosen token. rivals: (id, probability) of the likeliest tokens, before the
-    grammar rules any out.
+    place: the slot's place.
+    start: the number of tokens that the slot had written before.
+    ids: the chosen token, and the forced tokens behind it.
+    logprob: the log-probability of the chosen token.
+    rivals: (id, probability) of the likeliest tokens, before the grammar rules any out.
     """
 
     place: Place
@@ -117,8 +119,8 @@ class Progress:
 class Watcher:
     """The watcher of a request.
 
-    tell: called in the thread that runs the model; must return soon. num_rivals: the number of
-    rivals wanted with every chosen token.
+    tell: called in the thread that runs the model; must return soon.
+    num_rivals: the number of rivals wanted with every chosen token.
     """
 
     tell: Callable[[Progress], None]

@@ -57,16 +57,20 @@ def seeded(digest: int, seed: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotLayout:
-    """N slots (J * N of stacked documents), by distance from the end of the output's opening.
+    """N slots (J * N for stacked documents), by distance from the end of the output's opening.
 
-    skeleton, skeleton_positions: keys that all slots read: those of the layout `gapped`.
-    suffix, suffix_positions: slots' own keys, one after the other; suffix_lengths: (N,).
-    keys: (N,) the same, slot by slot.
+    skeleton, skeleton_positions: keys that all slots read, in the layout `gapped`.
+    suffix, suffix_positions: the slots' own keys, one after the other.
+    suffix_lengths: (N,) the length of each slot's own key.
+    keys: (N,) the slots' own keys, slot by slot.
     visible: (N,) how many tokens of the skeleton a slot sees.
-    last_position: (N,) of the token before the first of the value; -1 is the opening's last token.
-    budgets: (N,) tokens, delimiter included; numbers: (N,) what random numbers depend on.
-    owners: (N,) each slot's document; specs: (N,); null_ids: (N,) see `SlotSpec`.
-    extent: position ids that the slots need at most, without retries.
+    last_position: (N,) the token before the value's first; -1 is the opening's last token.
+    budgets: (N,) tokens, delimiter included.
+    numbers: (N,) keys of random numbers.
+    owners: (N,) each slot's document.
+    specs: (N,) the slots' specs.
+    null_ids: (N,) see `SlotSpec`.
+    extent: the most position ids that the slots need, without retries.
     may_call: whether a slot's value may call for further slots.
     """
 
@@ -96,20 +100,25 @@ class Request:
     """J documents and their slots: D stem tokens that all slots read, behind a shared prefix.
 
     prefix: the instruction, from position 0 on; () if it is too short to be shared.
-    demonstrations: what else stands before the stem, each from the prefix's end on, and seeing
-        nothing but itself and the prefix. The stem begins where the longest of them ends.
+    demonstrations: examples between the prefix and the stem. Each begins at the prefix's end and
+        sees only itself and the prefix. The stem begins at the end of the longest.
     stem, stem_positions: (D,) documents, the output's opening, and the skeleton if there is one.
-    layout: of the slots; first_position: where it begins: right behind the opening.
+    layout: the layout of the slots.
+    first_position: the position of the layout, right behind the opening.
     budgets: (N,) tokens, retries included.
-    digests: (J,) of the documents with the seed in them, for random numbers; see `seeded`.
+    digests: (J,) digests of the documents and the seed, for random numbers; see `seeded`.
     decoding: the settings that the request is decoded with.
-    num_documents: J. places: whose output it is, by the first document's place in the input;
-        documents with equal tokens are read once. index: the first slot's number, for traces.
-    stop: what ends a slot. answers: (N,) given tokens, or None.
+    stop: the stop rule of the slots.
+    answers: (N,) given tokens, or None.
+    places: the inputs that have this output, by their first document's place: documents with equal
+        tokens are read once.
+    index: the first slot's number, for traces.
     use_long_rope: whether longrope takes its long factors.
-    retries, bound: of slots that are called for; see `with_retries`.
-    waves: what is asked once the slots are filled. sources: (J,) see `PromptIds`.
-    watcher: who is told what passes write, if anybody is.
+    retries, bound: the retries and the context of slots that follow; see `with_retries`.
+    waves: the slots that follow once these slots are filled.
+    sources: (J,) see `PromptIds`.
+    num_document_tokens: (J,) the tokens of the documents alone.
+    watcher: learns what passes write; None for nobody.
     """
 
     prefix: Ids
@@ -135,7 +144,7 @@ class Request:
 
     @property
     def sampling(self) -> Sampling:
-        """Tells how tokens are chosen."""
+        """The settings by which tokens are chosen."""
         return Sampling.of(self.decoding)
 
     @property
@@ -158,7 +167,7 @@ class Request:
 
     @property
     def footprint(self) -> int:
-        """Tokens that are kept for it, by a generous guess: few values come near their budgets."""
+        """An estimate of the tokens kept: few values come near their budgets."""
         return self.num_tokens + int(self.budgets.sum()) // 4
 
     @property
@@ -176,7 +185,7 @@ class Request:
 
     @property
     def slot_sources(self) -> tuple[CopySource, ...]:
-        """(S,) the document of each slot; () if there are none to copy from."""
+        """(S,) the document of each slot; () if no slot copies."""
         if len(self.sources) < 2:
             return self.sources * self.num_slots
         return tuple(self.sources[owner] for owner in self.layout.owners.tolist())
@@ -189,7 +198,7 @@ class Request:
         return self.waves.next_wave(outputs, room)
 
     def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
-        """The (N,) outputs of the request, out of those of all waves."""
+        """The (N,) outputs of the request, from the outputs of all waves."""
         return outputs if self.waves is None else self.waves.settled(outputs)
 
 
@@ -198,7 +207,7 @@ def new_request(
 ) -> Request:
     """Lays out a prompt of one isolated document, or of J stacked ones.
 
-    place: of its first document in the input. Budgets are without retries.
+    place: the first document's place in the input. Budgets are without retries.
     """
     assert config.documents == "stacked" or len(prompt.documents) == 1
     layout = slot_layout(
@@ -294,8 +303,8 @@ def slot_layout(
 def with_retries(budgets: Ints, last_position: Ints, retries: int, bound: int | None) -> Ints:
     """(S,) budgets, twice as large for each retry as long as positions stay below the bound.
 
-    A slot that runs out of its budget just goes on: its own tokens are all that it adds to what it
-    sees, so going on is what decoding it once more, by itself, would come to.
+    A slot that runs out of its budget goes on in place. This equals decoding the slot once more,
+    since a slot sees nothing new but its own tokens.
 
     last_position: (S,) position id of the token before the first of each value.
     """

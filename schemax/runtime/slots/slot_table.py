@@ -46,14 +46,14 @@ class SlotTable:
     number: Ints  # what random numbers depend on besides
     index: Ints  # among all slots of a run, for traces; -1 for child slots
     null_id: Ints  # see `SlotSpec`
-    mode: Ints  # how its grammar is asked; see `sampler`
+    mode: Ints  # how its grammar is asked; see `sampling/slot_grammars.py`
     text_table: Ints  # which table of free text
     text_state: Ints  # and the state in it
     is_calibrated: Ints  # whether its choices are scored without their priors
     is_causal: Ints  # whether later slots of its request see its value
     temperature: Floats  # 0: the most probable token
     top_p: Floats  # of nucleus sampling
-    null_logprob: Floats  # of null as the first token; NaN: no such
+    null_logprob: Floats  # of null as the first token; NaN: the slot is never null
     specs: Objects  # `SlotSpec`
     stop_of: Objects  # `StopTable`
 
@@ -76,9 +76,10 @@ class SlotTable:
         stops: StopTable | Sequence[StopTable],
         answers: Sequence[Ids] | None = None,
     ) -> Ints:
-        """Takes up n slots: their numbers. stops: one for all of them, or (n,).
+        """Adds n slots; returns their numbers.
 
-        values: by column, one for all or (n,); other columns begin with 0.
+        values: values by column, one for all slots or (n,); other columns begin with 0.
+        stops: one stop rule for all slots, or (n,).
         """
         count = len(specs)
         slots = self._numbers.take(count)
@@ -152,7 +153,7 @@ class SlotTable:
         null_logprobs: npt.NDArray[np.float32],
         legal_logprobs: npt.NDArray[np.float32],
     ) -> None:
-        """Takes up one chosen token for each of (S,) slots."""
+        """Writes one chosen token into each of (S,) slots."""
         step = self.step[slots]
         first = step == 0
         self.null_logprob[slots[first]] = null_logprobs[first]
@@ -192,7 +193,7 @@ class SlotTable:
         return growing
 
     def ids(self, slot: int) -> Ids:
-        """All tokens of a slot's value so far, with those that stood there before it."""
+        """All tokens of a slot's value so far, those of `SlotSpec.begun` included."""
         return (*self.specs[slot].begun, *self.written[slot, : self.step[slot]].tolist())
 
     def outputs(self, slots: Ints) -> list[SlotOutput]:
