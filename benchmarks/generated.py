@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from schemax.evaluation.benchmark.workload import Category, Ids, Listing, Workload
-from schemax.tokens import DONE, StopTable
+from schemax.evaluation.benchmark.workload import Category, Listing, Workload
+from schemax.tokens import DONE, Ids, StopTable
 
 # Counts of stated values by tokens in the test split of OA-Mine, written as JSON with Qwen2's
 # tokenizer: the opening quote, the value, and the token that completes it. Mean 5.4.

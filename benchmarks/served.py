@@ -29,11 +29,11 @@ from schemax.evaluation.benchmark.generate import (
     copied_cache,
     prefix_cache,
 )
-from schemax.evaluation.benchmark.workload import Category, Ids, Listing, Workload
+from schemax.evaluation.benchmark.workload import Category, Listing, Workload
 from schemax.extraction.declarations import load_schema
 from schemax.extraction.extractor import Extractor
 from schemax.formats import Writable
-from schemax.tokens import PromptIds
+from schemax.tokens import Ids, PromptIds
 
 _SCHEMA = "clothing"  # 16 fields
 

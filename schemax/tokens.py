@@ -13,6 +13,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+Ids = tuple[int, ...]
+"""Token ids."""
+
 DONE = -1
 """State of a stop table that has met its stop rule."""
 
@@ -169,7 +172,26 @@ class SlotSpec:
     prior: Prior | None = None
 
 
+_NUMBERS = 2**20  # per parent
+
+ITEM_WAVES = _NUMBERS // 2
+"""The first rank of slots of later waves in a list's items; lower ranks are slots that the value
+itself called for."""
+
+SECOND_CHANCE = _NUMBERS - 1
+"""The rank of a slot that asks again for a refused value."""
+
+
+def child_number(parent: int, rank: int) -> int:
+    """The number of a slot that follows another, the key of its random numbers.
+
+    rank: the slot's rank among those that follow its parent, below 2 ** 20.
+    """
+    return ((parent + 1) * _NUMBERS + rank) % 2**62
+
+
 AGAIN = "(again)"
+"""The end of a `ChildSlot.path` that asks again for a refused value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,8 +203,7 @@ class ChildSlot:
     k_max: the token budget, delimiter included; None for the rest of its parent's budget.
     shared: the number of first ids of the key that its parent has read as well.
     number: for a slot of a wave, what its random numbers depend on.
-    path: the name of a slot of a wave where passes are watched; ends with AGAIN if the slot asks
-        again for a value that was refused.
+    path: the name of a slot of a wave where passes are watched; see AGAIN.
     """
 
     key: tuple[int, ...]

@@ -22,10 +22,9 @@ from schemax.runtime.engine import stream as stream_module
 from schemax.runtime.engine.decode import Model, Placed, Windows, decode, outputs, passes
 from schemax.runtime.engine.limits import Limits
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.slots.filling import child_number
 from schemax.runtime.slots.outputs import DocumentOutput
 from schemax.runtime.slots.requests import Request
-from schemax.tokens import PromptIds, SlotOutput, StopTable
+from schemax.tokens import PromptIds, SlotOutput, StopTable, child_number
 
 Outputs = list[tuple[SlotOutput, ...]]
 

@@ -12,7 +12,8 @@ import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from schemax.evaluation.benchmark.engines import Emitted, Engine, Unavailable
-from schemax.evaluation.benchmark.workload import Ids, Workload
+from schemax.evaluation.benchmark.workload import Workload
+from schemax.tokens import Ids
 
 _PAGE = 256  # tokens of a block of the cache, by default
 

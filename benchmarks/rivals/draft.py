@@ -15,7 +15,8 @@ from torch import Tensor
 from benchmarks.random_models import random_model, shape_config
 from schemax.evaluation.benchmark.engines import Emitted, EngineOptions, replica
 from schemax.evaluation.benchmark.generate import Replay, Replayed
-from schemax.evaluation.benchmark.workload import Ids, Workload
+from schemax.evaluation.benchmark.workload import Workload
+from schemax.tokens import Ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from typing import Any
 
 from benchmarks.rivals.llama_model import LlamaModel, write_gguf
 from schemax.evaluation.benchmark.engines import Emitted, Engine, Unavailable
-from schemax.evaluation.benchmark.workload import Ids, Workload
+from schemax.evaluation.benchmark.workload import Workload
+from schemax.tokens import Ids
 
 _PACKAGES = {"llama_cpp": "llama-cpp-python", "gguf": "gguf"}
 

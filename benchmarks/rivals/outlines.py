@@ -12,7 +12,8 @@ from torch import Tensor
 
 from schemax.evaluation.benchmark.engines import Unavailable
 from schemax.evaluation.benchmark.generate import Generate, Replay
-from schemax.evaluation.benchmark.workload import Category, Ids, Workload
+from schemax.evaluation.benchmark.workload import Category, Workload
+from schemax.tokens import Ids
 
 # A JSON string or null, with any part of the delimiter in its last token.
 _VALUE = r'( "([^"\\\x00-\x1f]|\\.)*"| null),?\n?'

@@ -17,7 +17,8 @@ from schemax.evaluation.benchmark.generate import (
     left_padded,
     prefix_cache,
 )
-from schemax.evaluation.benchmark.workload import Ids, Listing, Workload
+from schemax.evaluation.benchmark.workload import Listing, Workload
+from schemax.tokens import Ids
 
 
 class PerAttribute(Replayed):

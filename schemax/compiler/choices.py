@@ -21,9 +21,8 @@ from schemax.compiler.tokenizer import TextCodec
 from schemax.formats import OutputFormat
 from schemax.reading.booleans import spellings
 from schemax.reading.choices import Choices as NamedChoices
-from schemax.tokens import ChildSlot, Prior, SlotOutput, SlotSpec
+from schemax.tokens import ChildSlot, Ids, Prior, SlotOutput, SlotSpec
 
-Ids = tuple[int, ...]
 # Less probable branches are not decoded: the choices behind one share its probability equally.
 # docs/results.md says what the others bring.
 LEAST_PROBABLE = 0.01

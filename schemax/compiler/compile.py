@@ -43,9 +43,7 @@ from schemax.compiler.waves import Waves
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import ModelError, SchemaWarning
 from schemax.formats import NEWLINE, DocumentKey, OutputFormat, get_format
-from schemax.tokens import SlotSpec
-
-Ids = tuple[int, ...]
+from schemax.tokens import Ids, SlotSpec
 
 
 def compile_schema(

@@ -19,9 +19,7 @@ from schemax.compiler.tokenizer import TextCodec
 from schemax.compiler.waves import Known, KnownSlot, Waves, known_slots
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat, StopRule
-from schemax.tokens import PromptIds, SlotSpec, StopTable
-
-Ids = tuple[int, ...]
+from schemax.tokens import Ids, PromptIds, SlotSpec, StopTable
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

@@ -21,9 +21,7 @@ import numpy.typing as npt
 from schemax.compiler.choices import Branches, Choices
 from schemax.compiler.compiled_schema import CompiledSchema
 from schemax.compiler.tokenizer import TextCodec
-from schemax.tokens import PromptIds, SlotOutput, SlotSpec
-
-Ids = tuple[int, ...]
+from schemax.tokens import Ids, PromptIds, SlotOutput, SlotSpec
 
 CONTENT_FREE = ("N/A", "[MASK]", "")
 """The documents without content, over which probabilities are averaged (Zhao et al.)."""

@@ -18,8 +18,7 @@ from rapidfuzz import fuzz, process
 from schemax.compiler.prompt import PromptText, ShownExample, clean_document, fence_before
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import TemplateError
-
-Ids = tuple[int, ...]
+from schemax.tokens import Ids
 
 # (whether it is markup, the text)
 _Part = tuple[bool, str]

@@ -23,9 +23,7 @@ from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat, Path, StopRule, Writable, count_in
 from schemax.reading.kinds import SCALARS
-from schemax.tokens import ChildSlot, SlotOutput, SlotSpec
-
-Ids = tuple[int, ...]
+from schemax.tokens import ChildSlot, Ids, SlotOutput, SlotSpec
 
 _DEFAULT_K_MAX = 30
 # The number of items that the budget of a list in one piece provides for.

@@ -21,9 +21,16 @@ from schemax.compiler.skeleton import key_behind, leaves_of_item, slot_attribute
 from schemax.compiler.slot_specs import Fields, SlotCompiler, spec_behind
 from schemax.compiler.tokenizer import TextCodec
 from schemax.formats import OutputFormat, Path
-from schemax.tokens import AGAIN, ChildSlot, SlotOutput, SlotSpec
-
-Ids = tuple[int, ...]
+from schemax.tokens import (
+    AGAIN,
+    ITEM_WAVES,
+    SECOND_CHANCE,
+    ChildSlot,
+    Ids,
+    SlotOutput,
+    SlotSpec,
+    child_number,
+)
 
 Review: TypeAlias = Callable[[tuple[SlotOutput, ...]], Mapping[Path, str]]
 """(N,) outputs -> the errors of refused values, by the paths of their leaves. The path of an
@@ -38,8 +45,10 @@ class _Group:
     """A document's, or an item's, (N,) slots side by side, as far as they are filled.
 
     around: for an item, the group of its list, the list's place there, and the item's number, from
-    0 on. outputs: None for slots not asked yet; for known values, `Known` slots. again: outputs of
-    second chances, by place.
+        0 on.
+    outputs: (N,) None for slots not asked yet; `Known` slots for known values.
+    again: outputs of second chances, by place.
+    items: the groups of a list's items, by place.
     """
 
     def __init__(self, fields: Fields, around: tuple[_Group, int, int] | None = None) -> None:
@@ -122,12 +131,7 @@ class _Group:
         if self.around is None:
             return m
         group, n, number = self.around
-        # Numbers below 2 ** 19 are those of slots that the list itself has called for.
-        return _called_by(group.number(n), 2**19 + number * len(self.outputs) + m)
-
-
-def _called_by(number: int, place: int) -> int:
-    return ((number + 1) * 2**20 + place) % 2**62
+        return child_number(group.number(n), ITEM_WAVES + number * len(self.outputs) + m)
 
 
 _Literal: TypeAlias = Callable[[_Group, int], str]
@@ -207,7 +211,7 @@ class Waves:
         if refusal is not None:
             error = _refused_in_key(labels, refusal, self.compiler.format)
             before = (*lead, *group.written(m, self._literal), error)
-            number, path = _called_by(number, 2**20 - 1), (*path, AGAIN)
+            number, path = child_number(number, SECOND_CHANCE), (*path, AGAIN)
         key, spec = self.compiler.key(before, labels), spec_behind(fields.specs[m], lead)
         if room is not None:
             items = 0 if spec.follow_ups is None else spec.follow_ups.extent

@@ -23,7 +23,7 @@ from schemax.results.list_results import with_items
 from schemax.results.repairs import refusals, settled
 from schemax.runtime.sampling.loops import run_at_end
 from schemax.servers.extraction import ServedSlots, read_slots
-from schemax.tokens import SlotOutput
+from schemax.tokens import Ids, SlotOutput
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -331,8 +331,6 @@ def _told(
             tokens=len(logprobs),
         )
 
-
-Ids: TypeAlias = tuple[int, ...]
 
 _NOTHING = -1  # the token before the first token
 _SURE = (1.0,)

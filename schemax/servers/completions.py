@@ -23,13 +23,12 @@ from schemax.config import DecodingConfig
 from schemax.errors import ServerError
 from schemax.runtime.sampling.grammar import Automata, GrammarState, explore_nodes
 from schemax.runtime.sampling.loops import is_loop
-from schemax.runtime.slots.arrays import Ids
 from schemax.runtime.slots.filling import AskedSlot, Filling
 from schemax.runtime.slots.requests import Request
 from schemax.servers.client import Client
 from schemax.servers.dialects import NOT_TAKEN, Served
 from schemax.servers.remote import RemoteModel
-from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
+from schemax.tokens import DONE, Alternatives, FinishReason, Ids, SlotOutput, SlotSpec, StopTable
 
 Body = dict[str, Any]
 """The JSON object of a request."""

@@ -14,9 +14,8 @@ from schemax.compiler.prompt import clean_document
 from schemax.errors import InputError
 from schemax.extraction.labels import slot_text
 from schemax.runtime.models.language_model import LanguageModel
-from schemax.runtime.slots.arrays import Ids
 from schemax.runtime.slots.plan import Plan, plan_prompt
-from schemax.tokens import PromptIds
+from schemax.tokens import Ids, PromptIds
 from schemax.training.sequences import (
     ItemTarget,
     TrainingSequence,

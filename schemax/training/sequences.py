@@ -22,9 +22,9 @@ from schemax.compiler import CompiledSchema
 from schemax.compiler.waves import KnownSlot
 from schemax.formats import DocumentKey
 from schemax.runtime.attention.visibility import TokenInfo
-from schemax.runtime.slots.arrays import Ids, Ints
+from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.plan import plan_prompt, with_values
-from schemax.tokens import PromptIds
+from schemax.tokens import Ids, PromptIds
 
 IGNORE = -100
 

@@ -33,10 +33,9 @@ from schemax.io.fingerprint import differences, of_schemas, of_settings
 from schemax.results import SlotText
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.slots.filling import child_number
 from schemax.runtime.slots.requests import new_request
 from schemax.serve.completion import usage_of
-from schemax.tokens import PromptIds, SlotOutput, SlotSpec
+from schemax.tokens import PromptIds, SlotOutput, SlotSpec, child_number
 from schemax.training.features import fill_row, make_features
 from schemax.training.training_examples import TrainingExample
 

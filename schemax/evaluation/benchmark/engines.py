@@ -15,10 +15,11 @@ from transformers import GenerationConfig
 
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import ModelError, SchemaxError
-from schemax.evaluation.benchmark.workload import Ids, Workload, Writes
+from schemax.evaluation.benchmark.workload import Workload, Writes
 from schemax.runtime.engine.decode import Windows, outputs, run
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
+from schemax.tokens import Ids
 
 EngineKind = Literal["ours", "rival", "bound"]
 

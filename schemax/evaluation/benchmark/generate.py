@@ -22,8 +22,9 @@ from transformers import (
 )
 
 from schemax.evaluation.benchmark.engines import Emitted, Engine, EngineOptions
-from schemax.evaluation.benchmark.workload import Ids, Workload
+from schemax.evaluation.benchmark.workload import Workload
 from schemax.runtime.models.architecture import state_name
+from schemax.tokens import Ids
 
 
 class Replayed(Engine):

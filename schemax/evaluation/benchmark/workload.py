@@ -17,9 +17,8 @@ import numpy as np
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.evaluation.examples import Example, canonical, read_examples
 from schemax.evaluation.labelled_schemas import annotated_schemas
-from schemax.tokens import PromptIds, StopTable
+from schemax.tokens import Ids, PromptIds, StopTable
 
-Ids = tuple[int, ...]
 Writes = Literal["values", "output", "nothing"]
 
 

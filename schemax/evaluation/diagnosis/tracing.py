@@ -15,10 +15,9 @@ from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.extractor import Extractor
 from schemax.report.pages import asset, page_of, to_json
 from schemax.results import Extraction
-from schemax.runtime.slots.arrays import Ids
 from schemax.runtime.slots.outputs import Progress, Step, Watcher
 from schemax.servers.remote import RemoteModel
-from schemax.tokens import AGAIN, SlotOutput
+from schemax.tokens import AGAIN, Ids, SlotOutput
 
 NUM_RIVALS = 5
 """The number of likeliest tokens that are kept per choice."""

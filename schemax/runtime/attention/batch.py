@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from schemax.runtime.slots.arrays import Ids, Ints, ranks
+from schemax.runtime.slots.arrays import Ints, ranks
 from schemax.runtime.slots.staging import stage
+from schemax.tokens import Ids
 
 
 class SegmentKind(Enum):

@@ -14,8 +14,9 @@ import numpy as np
 
 from schemax.runtime.engine.document_rows import RunningRequest
 from schemax.runtime.sampling.slot_grammars import SlotGrammars
-from schemax.runtime.slots.arrays import Ids, Ints
+from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.filling import AskedSlot, key_end
+from schemax.tokens import Ids
 
 # The most shares of a pass. If more requests call for slots, no other request enters, so that few
 # are in flight.

@@ -24,11 +24,10 @@ from schemax.runtime.models.architecture import examine
 from schemax.runtime.models.language_model import head_of
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling.sampler import Chosen, Sampler
-from schemax.runtime.slots.arrays import Ids
 from schemax.runtime.slots.memory import is_out_of_memory
 from schemax.runtime.slots.requests import new_request
 from schemax.runtime.slots.slot_table import SlotTable
-from schemax.tokens import PromptIds, StopTable
+from schemax.tokens import Ids, PromptIds, StopTable
 
 logger = logging.getLogger(__name__)
 

@@ -22,13 +22,12 @@ from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.engine.watched_pass import WatchedPass
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling.sampler import Choice, Sampler
-from schemax.runtime.slots.arrays import Ids
 from schemax.runtime.slots.memory import is_out_of_memory, release_memory
 from schemax.runtime.slots.outputs import NO_ROOM, DocumentOutput
 from schemax.runtime.slots.requests import Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.runtime.slots.staging import stage
-from schemax.tokens import SlotOutput
+from schemax.tokens import Ids, SlotOutput
 
 # Cap on documents that wait for an equal one in flight. They take no room there, so that nothing
 # else would bound them.

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from schemax.runtime.sampling.grammar import Bits, packed
-from schemax.runtime.slots.arrays import Ids, Ints
+from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.slot_table import SlotTable
-from schemax.tokens import DONE, FREE, CopyReader, CopySource
+from schemax.tokens import DONE, FREE, CopyReader, CopySource, Ids
 
 
 class Copies:

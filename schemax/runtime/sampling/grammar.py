@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from schemax.runtime.slots.arrays import Ids, Ints
-from schemax.tokens import DONE, Grammar, StopTable
+from schemax.runtime.slots.arrays import Ints
+from schemax.tokens import DONE, Grammar, Ids, StopTable
 
 logger = logging.getLogger(__name__)
 

@@ -25,11 +25,11 @@ from schemax.runtime.sampling.grammar import (
     explore_nodes,
     packed,
 )
-from schemax.runtime.slots.arrays import Ids, Ints
+from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.filling import AskedSlot
 from schemax.runtime.slots.requests import Request, sampling_columns
 from schemax.runtime.slots.slot_table import SlotTable
-from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, CopySource, SlotSpec, StopTable
+from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, CopySource, Ids, SlotSpec, StopTable
 
 UNBOUND, TEXT, NODE, MATCHER = range(4)
 """A slot's `mode`: no grammar; a table of free text; a node of a tree; a matcher of its own."""

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Ids = tuple[int, ...]
 Ints = npt.NDArray[np.int64]
 
 

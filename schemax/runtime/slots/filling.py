@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from schemax.runtime.slots.arrays import Ids
 from schemax.runtime.slots.outputs import passes_of
 from schemax.runtime.slots.requests import Request, with_retries
-from schemax.tokens import ChildSlot, CopySource, Role, SlotOutput, SlotSpec
+from schemax.tokens import ChildSlot, CopySource, Ids, Role, SlotOutput, SlotSpec, child_number
 
 
 @dataclass(slots=True, eq=False)
@@ -155,11 +154,6 @@ class Filling:
             path=child.path,
             sources=sources,
         )
-
-
-def child_number(parent: int, rank: int) -> int:
-    """The number of a follow-up, the key of its random numbers, from its parent's number."""
-    return ((parent + 1) * 2**20 + rank) % 2**62
 
 
 def key_end(key: Ids, request: Request) -> int:

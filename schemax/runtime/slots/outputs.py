@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from schemax.runtime.slots.arrays import Ids
-from schemax.tokens import SlotOutput
+from schemax.tokens import Ids, SlotOutput
 
 NO_MEMORY = "there is not enough memory for a document of this length; shorten the text"
 

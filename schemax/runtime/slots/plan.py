@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from schemax.config import DecodingConfig
-from schemax.runtime.slots.arrays import Ids, Ints
+from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.requests import new_request
-from schemax.tokens import PromptIds, StopTable
+from schemax.tokens import Ids, PromptIds, StopTable
 
 # Stop rules do not change a layout.
 _NO_STOP = StopTable(np.zeros((0, 0), np.int8), ())

@@ -14,9 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from schemax.config import DecodingConfig
-from schemax.runtime.slots.arrays import Ids, Ints, ranks
+from schemax.runtime.slots.arrays import Ints, ranks
 from schemax.runtime.slots.outputs import Watcher
-from schemax.tokens import ChildSlot, CopySource, PromptIds, SlotOutput, SlotSpec, StopTable, Waves
+from schemax.tokens import (
+    ChildSlot,
+    CopySource,
+    Ids,
+    PromptIds,
+    SlotOutput,
+    SlotSpec,
+    StopTable,
+    Waves,
+)
 
 # A shorter instruction is read with every document: attending to it apart would cost more.
 _SHORTEST_PREFIX = 16

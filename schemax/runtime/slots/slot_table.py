@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from schemax.runtime.slots.arrays import FreeList, Ids, Ints, grown, ranks
-from schemax.tokens import DONE, Alternatives, FinishReason, SlotOutput, SlotSpec, StopTable
+from schemax.runtime.slots.arrays import FreeList, Ints, grown, ranks
+from schemax.tokens import DONE, Alternatives, FinishReason, Ids, SlotOutput, SlotSpec, StopTable
 
 Floats = npt.NDArray[np.float64]
 Objects = npt.NDArray[np.object_]
