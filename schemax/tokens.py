@@ -312,11 +312,11 @@ class SlotOutput:
         return next((output for output in self.followed if output.role == "free_text"), None)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SlotOutput) and self._said == other._said
+        return isinstance(other, SlotOutput) and self._equality_key == other._equality_key
 
     def __hash__(self) -> int:
-        return hash(self._said)
+        return hash(self._equality_key)
 
     @property
-    def _said(self) -> tuple[Any, ...]:
+    def _equality_key(self) -> tuple[Any, ...]:
         return self.ids, self.finish_reason, self.items, self.repaired

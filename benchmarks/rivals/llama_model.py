@@ -122,7 +122,7 @@ class LlamaModel(torch.nn.Module):
         params.load_mode = self._api.LLAMA_LOAD_MODE_NONE
         self._model = self._api.llama_model_load_from_file(bytes(path), params)
         if not self._model:
-            raise RuntimeError(f"llama.cpp does not load the converted model: {_said()}")
+            raise RuntimeError(f"llama.cpp does not load the converted model: {_last_error()}")
         vocabulary = self._api.llama_model_get_vocab(self._model)
         self.vocab_size: int = self._api.llama_vocab_n_tokens(vocabulary)
 
@@ -145,7 +145,7 @@ class LlamaModel(torch.nn.Module):
         params.no_perf = True
         self._context = api.llama_init_from_model(self._model, params)
         if not self._context:
-            raise RuntimeError(f"llama.cpp makes no context: {_said()}")
+            raise RuntimeError(f"llama.cpp makes no context: {_last_error()}")
         self._memory = api.llama_get_memory(self._context)
         self._ids, self._positions, self._sequences = np.zeros((3, self.width), np.int32)
         self._ones = np.ones(self.width, np.int32)
@@ -181,7 +181,7 @@ class LlamaModel(torch.nn.Module):
         self._sequences[:count] = sequences
         self._wanted[:count] = wanted
         if status := self._api.llama_decode(self._context, self._batch):
-            raise RuntimeError(f"llama_decode returned {status}: {_said()}")
+            raise RuntimeError(f"llama_decode returned {status}: {_last_error()}")
         rows = int(np.count_nonzero(wanted))
         if not rows:
             return np.empty((0, self.vocab_size), np.float32)
@@ -222,5 +222,5 @@ def _listener() -> Any:
     return import_module("llama_cpp").llama_log_callback(hear)
 
 
-def _said() -> str:
+def _last_error() -> str:
     return _errors.pop() if _errors else "it does not say why"

@@ -29,14 +29,14 @@ def one_line(text: object) -> str:
     return " ".join(str(text).split())
 
 
-def harmless(text: str) -> str:
+def escape_controls(text: str) -> str:
     """The text with control characters written out: \\x1b for an escape."""
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def say(text: str) -> None:
     """Writes a line to stderr, whatever the text holds."""
-    print(harmless(one_line(text)), file=sys.stderr, flush=True)
+    print(escape_controls(one_line(text)), file=sys.stderr, flush=True)
 
 
 def clipped(text: str) -> str:
@@ -51,7 +51,7 @@ def some_of(names: Iterable[object]) -> str:
     return ", ".join([*first[:_MOST_NAMES], *(["..."] if len(first) > _MOST_NAMES else [])])
 
 
-def perhaps(name: str, names: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """ ", perhaps 'title'": suggests the name that was meant; "" if none is close."""
     close = get_close_matches(name, names, 1)
     return f", perhaps {close[0]!r}" if close else ""

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import typer
 
-from schemax.base.messages import harmless, say
+from schemax.base.messages import escape_controls, say
 from schemax.commands import options
 from schemax.commands.options import argument, option, plain_warnings, refused_settings, verb
 from schemax.evaluation.diagnosis.findings import findings
@@ -44,7 +44,7 @@ def check(args: Args) -> None:
         print(json.dumps({"checked": checked, "findings": rows}, ensure_ascii=False, indent=2))
     else:
         for finding in faults:
-            print(harmless(str(finding)))
+            print(escape_controls(str(finding)))
         count = f"refusals: {refusals}, warnings: {len(faults) - refusals}"
         say(f"declarations: {len(checked)}, {count}")
     if refusals:

@@ -17,7 +17,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand
 
-from schemax.base.messages import clipped, harmless, say
+from schemax.base.messages import clipped, escape_controls, say
 from schemax.base.process import terminable
 from schemax.base.terminal import show
 from schemax.base.trained import note_trained
@@ -298,7 +298,7 @@ def extract(context: typer.Context, args: Args) -> None:
                 say(f"note: {note}")
         if args.dry_run:
             for line in estimate(source, task, args.price_per_hour):
-                print(harmless(line))
+                print(escape_controls(line))
             return
         into_file = is_resumable(source, name)
         if args.ray and not into_file:

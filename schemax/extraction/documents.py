@@ -12,7 +12,7 @@ from typing import Any, TypedDict, get_args
 
 from schemax.attributes.examples import FewShotExamples
 from schemax.attributes.settings import require_model
-from schemax.base.messages import clipped, perhaps, some_of
+from schemax.base.messages import clipped, did_you_mean, some_of
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig
 from schemax.errors import InputError, SchemaError
@@ -44,8 +44,8 @@ def check_options(function: Callable[..., Any], options: Mapping[str, Any]) -> N
         own = [item.name for item in parameters if item.kind is Parameter.KEYWORD_ONLY]
         known = list(dict.fromkeys([*Options.__annotations__, *own]))
         raise TypeError(
-            f"{function.__name__}() has no option {strange[0]!r}{perhaps(strange[0], known)}; it "
-            f"has {', '.join(known)}"
+            f"{function.__name__}() has no option {strange[0]!r}{did_you_mean(strange[0], known)}; "
+            f"it has {', '.join(known)}"
         )
 
 
@@ -183,12 +183,12 @@ def _check_named(records: Sequence[Any], shown: RecordFields) -> None:
             return
     unused = [name for name in there if name not in (*wanted, *shown.chosen)]
     for key in missing:
-        if there and ((key in shown.chosen and len(records) > 1) or perhaps(key, unused)):
+        if there and ((key in shown.chosen and len(records) > 1) or did_you_mean(key, unused)):
             raise _unknown(key, [*there], "no record has the key")
 
 
 def _unknown(key: str, names: Sequence[str], complaint: str) -> InputError:
-    return InputError(f"{complaint} {key!r}{perhaps(key, names)}; there are {some_of(names)}")
+    return InputError(f"{complaint} {key!r}{did_you_mean(key, names)}; there are {some_of(names)}")
 
 
 def shown_text(record: Any, shown: RecordFields) -> tuple[str, dict[str, str]]:

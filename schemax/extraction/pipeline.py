@@ -301,14 +301,16 @@ def contextually_calibrated(engine: SharedEngine, compiled: CompiledSchema) -> C
         return compiled
     of_model = _known.setdefault(engine, WeakKeyDictionary())
     if compiled not in of_model:
-        outputs = _written(engine, compiled)
+        outputs = _content_free_outputs(engine, compiled)
         if outputs is None:  # perhaps for a while
             return compiled
         of_model[compiled] = calibrated(compiled, outputs) if outputs else compiled
     return of_model[compiled]
 
 
-def _written(engine: SharedEngine, compiled: CompiledSchema) -> list[tuple[SlotOutput, ...]] | None:
+def _content_free_outputs(
+    engine: SharedEngine, compiled: CompiledSchema
+) -> list[tuple[SlotOutput, ...]] | None:
     """(turns * documents, N) outputs of `content_free_prompts`, in order; None if the model or the
     memory cannot take them."""
     # Probabilities as the model has them.

@@ -105,7 +105,7 @@ def read_out(
         if all(slot is None for slot in slots):
             nothing = (FieldError(None, "the output holds none of the keys", whole.raw),)
         if isinstance(compiled.codec, ByteCodec) and output.slots[0].logprobs:
-            slots = list(_told(slots, output.slots[0], compiled))
+            slots = list(_with_confidences(slots, output.slots[0], compiled))
         pairs_of_lists = zip(slots, compiled.attributes, strict=True)
         slots = [with_items(slot, item, compiled.format) for slot, item in pairs_of_lists]
     else:
@@ -301,7 +301,7 @@ def _parsed(whole: SlotText, compiled: CompiledSchema, document: int) -> list[Sl
     ]
 
 
-def _told(
+def _with_confidences(
     slots: Sequence[SlotText | None], whole: SlotOutput, compiled: CompiledSchema
 ) -> Iterator[SlotText | None]:
     """The fields of a chat's answer, with confidences if the answer holds their literals.
@@ -323,10 +323,9 @@ def _told(
             start -= 1
         logprobs = [value for value in whole.logprobs[start:place] if not isnan(value)]
         probability = exp(sum(logprobs))
-        is_sure = attribute.is_typed
         yield replace(
             slot,
-            confidence=probability if is_sure else mean_probability(logprobs),
+            confidence=probability if attribute.is_typed else mean_probability(logprobs),
             probability=probability,
             tokens=len(logprobs),
         )

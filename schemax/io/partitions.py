@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from schemax.base.messages import clipped, perhaps, some_of
+from schemax.base.messages import clipped, did_you_mean, some_of
 from schemax.errors import InputError
 from schemax.io.columns import Column, Schemas, columns_of
 from schemax.io.storage import Shelf, is_remote, local_path, sidecar, sync_folder
@@ -51,7 +51,7 @@ class Layout:
         there = {column.name: column for column in columns}
         for name in self.by:
             if name not in there:
-                near = perhaps(name, there)
+                near = did_you_mean(name, there)
                 raise InputError(f"cannot partition by {name!r}{near}: it is no column")
             if name.startswith(("_", ".")):
                 raise InputError(

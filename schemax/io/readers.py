@@ -20,7 +20,7 @@ from itertools import chain, islice
 from typing import Any, BinaryIO, Literal, TypeAlias
 from zipfile import BadZipFile
 
-from schemax.base.messages import counted, perhaps, say, some_of
+from schemax.base.messages import counted, did_you_mean, say, some_of
 from schemax.errors import InputError
 from schemax.io.arrow import read_arrow, read_parquet
 from schemax.io.delimited import read_csv, read_header
@@ -247,7 +247,7 @@ def _checked_columns(name: str, required: Sequence[Sequence[str]]) -> list[str]:
         if there and not any(key in there for key in group):
             raise InputError(
                 f"cannot read {name}: it has no column {' or '.join(map(repr, group))}"
-                f"{perhaps(group[0], there)}; it has {some_of(there)}"
+                f"{did_you_mean(group[0], there)}; it has {some_of(there)}"
             )
     return there
 

@@ -37,8 +37,8 @@ PART_LENGTH = 64 << 20
 """The characters, as JSON, of a batch's records; the record that exceeds them is the last."""
 
 # The settings of a run that no row's values depend on.
-_APART = ("limit", "shard", "keep", "id", "part rows", "part length", "retried")
-_APART_KINDS = ("input", "outline")
+_NOT_IN_ROW_KEY = ("limit", "shard", "keep", "id", "part rows", "part length", "retried")
+_KINDS_NOT_IN_ROW_KEY = ("input", "outline")
 
 
 def salt_of(settings: Mapping[str, Any]) -> str:
@@ -46,7 +46,7 @@ def salt_of(settings: Mapping[str, Any]) -> str:
     decisive = {
         key: value
         for key, value in settings.items()
-        if key not in _APART and key.partition(" ")[0] not in _APART_KINDS
+        if key not in _NOT_IN_ROW_KEY and key.partition(" ")[0] not in _KINDS_NOT_IN_ROW_KEY
     }
     return digest_of_text(json.dumps(decisive, sort_keys=True, default=str))
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from pydantic_core import to_jsonable_python
 
-from schemax.base.messages import perhaps, reason_of, some_of
+from schemax.base.messages import did_you_mean, reason_of, some_of
 from schemax.errors import InputError
 from schemax.extraction.documents import RecordFields, category_of
 from schemax.io.columns import Schemas
@@ -109,7 +109,7 @@ def check_kept(keep: Sequence[str], there: Sequence[str], source: str) -> None:
         if not isinstance(name, str):
             raise InputError(f"keep names {name!r}, which is no text; write {str(name)!r}")
         if there and name not in there:
-            near = perhaps(name, there)
+            near = did_you_mean(name, there)
             raise InputError(f"keep names {name!r}{near}, but {source} has {some_of(there)}")
 
 

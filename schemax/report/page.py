@@ -94,12 +94,15 @@ def facts_of(record: RunRecord, price_per_hour: float | None = None) -> list[tup
         ("Input", ", ".join(summary.inputs)),
         ("Model", str(record.model or settings.get("model"))),
         ("Cost", f"{cost}; {summary.tokens:,} tokens, {summary.passes:,} passes"),
-        ("Settings", _said({key: settings[key] for key in _SETTINGS if settings.get(key)})),
+        (
+            "Settings",
+            _settings_text({key: settings[key] for key in _SETTINGS if settings.get(key)}),
+        ),
         ("schemax", str(settings.get("version"))),
     ]
 
 
-def _said(settings: Mapping[str, Any]) -> str:
+def _settings_text(settings: Mapping[str, Any]) -> str:
     return "; ".join(
         f"{key} {', '.join(value) if isinstance(value, list) else value}"
         for key, value in settings.items()

@@ -162,7 +162,7 @@ def plain_row(item: Extraction[Any], field_sets: FieldSets, images: PageImages) 
     }
     if item.fields:
         row["p"] = images.of(item, field_sets.fields) or None
-    return _said(row)
+    return _without_nulls(row)
 
 
 def _cell(result: FieldResult, texts: Mapping[str, str]) -> dict[str, Any]:
@@ -182,10 +182,10 @@ def _cell(result: FieldResult, texts: Mapping[str, str]) -> dict[str, Any]:
         "f": None if result.finish_reason == "stop" else result.finish_reason,
         "t": result.tokens or None,
     }
-    return _said(cell)
+    return _without_nulls(cell)
 
 
-def _said(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 

@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from schemax.attributes import compile_attributes
-from schemax.base.messages import clipped, perhaps
+from schemax.base.messages import clipped, did_you_mean
 from schemax.extraction.readout import prompt_of
 from schemax.io.rows import RowForm, check_kept
 from schemax.reading.markup import Html
@@ -51,7 +51,7 @@ class ExtractOptions(Sampling):
         fields = type(self).model_fields.items()
         known = [field.alias or name for name, field in fields if name not in Sampling.model_fields]
         for key in self.model_extra or ():
-            if meant := perhaps(key, known):
+            if meant := did_you_mean(key, known):
                 raise ValueError(f"unknown key {clipped(repr(key))}{meant}")
         return self
 

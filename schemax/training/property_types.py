@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from schemax.attributes.ready_made import words_of
-from schemax.base.messages import harmless, one_line
+from schemax.base.messages import escape_controls, one_line
 from schemax.reading.amounts import amounts_of
 from schemax.reading.booleans import WORDS
 from schemax.reading.lists import items_in
@@ -32,7 +32,7 @@ _Amount = tuple[Decimal, str | None, str]
 
 def declared(title: str, values: Sequence[str]) -> tuple[PropertyType, dict[str, Any]]:
     """Returns the type of a property with these values, and its JSON Schema."""
-    values = [harmless(one_line(value)) for value in values]
+    values = [escape_controls(one_line(value)) for value in values]
     node: dict[str, Any] = {"title": title}
     if _share(values, lambda value: _is_yes_or_no(value, title)) >= _MOST:
         return "yes or no", {**node, "type": ["boolean", "null"]}

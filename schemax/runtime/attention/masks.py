@@ -60,7 +60,7 @@ def mask_of(segment: KVSegment, span: Span, furthest: int) -> Mask | None:
 
     A causal segment gets a mask only if the span hides keys; else its kernel masks by itself.
     """
-    bites = span.bites(furthest)
+    hides_keys = span.can_hide(furthest)
     seen: Tensor | None = None
     if segment.labels is not None:
         labels = segment.labels
@@ -74,14 +74,14 @@ def mask_of(segment: KVSegment, span: Span, furthest: int) -> Mask | None:
         # Rows without tokens, and padding, see all keys: their results are never read.
         length = segment.length or segment.pool.shape[1]
         counts = segment.visible.where(segment.visible > 0, length)
-        if counts.shape[1] == 1 and not bites:
+        if counts.shape[1] == 1 and not hides_keys:
             return Mask(counts=counts[:, 0].int(), length=length)
         seen = torch.arange(length, device=counts.device) < counts[..., None]
-    elif segment.causal and bites:
+    elif segment.causal and hides_keys:
         width = segment.queries.shape[1]
         ones = torch.ones(width, width, dtype=torch.bool, device=segment.queries.device)
         seen = ones.tril()[None]
-    if bites:
+    if hides_keys:
         query, key = segment.query_positions, segment.key_positions
         near = within_span(query[:, :, None], key[:, None, :], span)
         seen = near if seen is None else near & seen

@@ -54,7 +54,7 @@ class Span:
     window: int | None = None
     chunk: int | None = None
 
-    def bites(self, furthest: int) -> bool:
+    def can_hide(self, furthest: int) -> bool:
         """True if the span may hide a token from a query at this position id."""
         bounds = [bound for bound in (self.window, self.chunk) if bound is not None]
         return any(furthest >= bound for bound in bounds)

@@ -18,8 +18,8 @@ from schemax.runtime.slots.requests import Request, new_request, with_retries
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 
-class RemoteModel(Protocol):
-    """A model that is run elsewhere, and has a way of its own to run requests."""
+class ForeignModel(Protocol):
+    """A model that runs requests in a way of its own, as `servers.remote.RemoteModel` does."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -36,7 +36,7 @@ class RemoteModel(Protocol):
 
 
 Model = DecoderModel | ForkModel
-AnyModel = Model | RemoteModel
+AnyModel = Model | ForeignModel
 Placed = tuple[int, DocumentOutput]
 """A document's output, with the document's place in the input."""
 
@@ -45,8 +45,8 @@ Placed = tuple[int, DocumentOutput]
 _FIRST_WINDOW, _WINDOW = 64, 1024
 
 
-class Taken(Iterator[Request]):
-    """The requests that a function gives. Ends where it has none for now, and goes on later."""
+class PausableRequests(Iterator[Request]):
+    """The requests of `take`; pauses while it returns None, and goes on later."""
 
     def __init__(self, take: Callable[[], Request | None]) -> None:
         self._take = take

@@ -73,7 +73,7 @@ class _Builder:
         self.input_ids = np.concatenate([*ids, scheduler.new_ids(old)])
         self.positions = np.concatenate([*positions, table.position[old].repeat(newest) - behind])
         self.furthest = int(self.positions.max())
-        self.is_bounded = any(span.bites(self.furthest) for span in spans)
+        self.is_bounded = any(span.can_hide(self.furthest) for span in spans)
         self.fresh = self._fresh() if requests else None
 
     def batch(self) -> Batch:

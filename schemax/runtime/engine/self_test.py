@@ -63,8 +63,8 @@ def prepare(model: Any) -> DecoderModel | ForkModel:
         if is_out_of_memory(error):
             raise
         raise ModelError(
-            f"{type(model).__name__} fails when it is run as schemax runs it ({_said(error)}); "
-            "choose another model, or another release of transformers"
+            f"{type(model).__name__} fails when it is run as schemax runs it "
+            f"({_first_line(error)}); choose another model, or another release of transformers"
         ) from error
 
 
@@ -91,7 +91,7 @@ def why_not_packed(model: DecoderModel) -> str | None:
     except Exception as error:  # model code of any kind, run as it was not written for
         if is_out_of_memory(error):
             raise
-        return f"fails in packed passes ({_said(error)})"
+        return f"fails in packed passes ({_first_line(error)})"
     finally:
         model.forget_prefixes()
     difference = _close(model, got, expected)
@@ -137,7 +137,7 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
     return got, _plain(model, stem.expand(3, -1), branches)
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 

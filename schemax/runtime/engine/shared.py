@@ -15,7 +15,7 @@ from typing import Any
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.engine.decode import AnyModel, Taken, passes
+from schemax.runtime.engine.decode import AnyModel, PausableRequests, passes
 from schemax.runtime.engine.fork import ForkModel
 from schemax.runtime.engine.stream import Filled
 from schemax.runtime.models.model import DecoderModel
@@ -291,7 +291,7 @@ class _Lane:
         self.owners: dict[Request, Call] = {}
         self.layouts: set[int] = set()
         self._cancelled: deque[Request] = deque()
-        source = Taken(partial(engine.take, self))
+        source = PausableRequests(partial(engine.take, self))
         self.passes: Iterator[list[Filled]] = passes(
             engine.model, source, call.config, cancelled=self._cancelled
         )

@@ -51,7 +51,7 @@ MOST_SHOWN = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FitResult:
     """The chosen prompt, with the trials of the search.
 
     before, after: scores on the held-out documents, without a prompt file and with this one.
@@ -99,7 +99,7 @@ def fit(
     model: Mapping[str, Any] | None = None,
     seed: int = 0,
     tell: Callable[[str], None] = lambda _: None,
-) -> Fitted:
+) -> FitResult:
     """Chooses a prompt for a model by labelled documents. No weights are trained.
 
     examples: as `as_declared` returns them; schemas: by category.
@@ -151,7 +151,7 @@ def fit(
         scores_of(held_out, extractions_of(reader, held_out, schemas, format=format), schemas)
         for reader in (_without_prompt(extractor, raw=False), plain.with_prompt(prompt))
     )
-    return Fitted(prompt, chosen, search.trials, before, after)
+    return FitResult(prompt, chosen, search.trials, before, after)
 
 
 def _without_prompt(extractor: Extractor, *, raw: bool = True) -> Extractor:

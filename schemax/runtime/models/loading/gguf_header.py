@@ -14,7 +14,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from schemax.base.messages import counted, harmless
+from schemax.base.messages import counted, escape_controls
 from schemax.errors import ModelError
 from schemax.runtime.models.loading.refusals import brief
 
@@ -75,7 +75,9 @@ def read_header(path: Path) -> GGUFHeader:
     except struct.error as error:
         raise ModelError(f"{path} is cut short within its header; download it again") from error
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read as GGUF: {harmless(brief(error))}") from error
+        raise ModelError(
+            f"{path} cannot be read as GGUF: {escape_controls(brief(error))}"
+        ) from error
     _check_model(path, header)
     return header
 
@@ -188,4 +190,6 @@ def _check_model(path: Path, header: GGUFHeader) -> None:
         elif not key.startswith(f"{header.architecture}.") or key.endswith("context_length"):
             continue
         if isinstance(value, int) and value > most:
-            raise ModelError(f"{path} cannot be right: it states {harmless(key)} = {value:,}")
+            raise ModelError(
+                f"{path} cannot be right: it states {escape_controls(key)} = {value:,}"
+            )
