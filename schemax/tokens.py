@@ -1,7 +1,7 @@
 """Data that the compiler, the runtime and the results exchange: token ids, plain and frozen.
 
-The runtime imports nothing but this module and `config`, so it never sees text, types or schemas;
-the compiler imports nothing of the runtime, so it never imports torch.
+The runtime imports only this module, `config`, `errors` and `base`, so it never sees types or
+schemas. The compiler imports nothing of the runtime, so it never imports torch.
 """
 
 from __future__ import annotations

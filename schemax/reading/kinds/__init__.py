@@ -1,7 +1,8 @@
 """Kinds of values.
 
-A new kind is a subclass of `Scalar`, its place in `SCALARS`, and its terminals in
-`compiler.grammars`, unless any text may be written.
+A new kind is a subclass of `Scalar` and its place in `SCALARS`. Unless it takes any text, its
+grammar is a branch of `compiler/grammars.py: _Value.values`, which joins the terminals of
+`compiler/terminals.py`.
 """
 
 from __future__ import annotations
