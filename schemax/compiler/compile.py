@@ -23,10 +23,10 @@ from schemax.compiler.prompt import (
     ShownExample,
     TemplateLike,
     control_token_warning,
-    led,
     read_template,
     render_prompt,
     usual_template,
+    with_generic_demonstration,
     written_examples,
 )
 from schemax.compiler.skeleton import (
@@ -56,7 +56,7 @@ def compile_schema(
     eos_ids: Sequence[int] | None = None,
     vocab_size: int | None = None,
     examples: Sequence[FewShotExample] = (),
-    is_led: bool = False,
+    generic_demonstration: bool = False,
 ) -> CompiledSchema:
     """Compiles a declaration for one tokenizer. Frozen and cached; never imports torch.
 
@@ -68,8 +68,8 @@ def compile_schema(
     vocab_size: the model's, where it is larger than the tokenizer's.
     examples: (text, instance) pairs that the instruction shows, written as outputs are; a mapping
         that validates stands for an instance.
-    is_led: whether a demonstration of another category precedes an instruction without turns, where
-        the chat template takes turns.
+    generic_demonstration: whether a demonstration of another category precedes an instruction
+        without turns, if the chat template takes turns.
 
     Raises SchemaError, TemplateError, ModelError; ValueError for an unknown format or preset;
     InputError, naming it, for an example that does not fit the schema.
@@ -86,7 +86,9 @@ def compile_schema(
     # The contents of a path, not its name: an edit of the template must show.
     source = read_template(template or settings.template or usual_template(config))
     declared: Any = schema
-    return _compile(declared, codec, output_format, source, config, eos_ids, size, shown, is_led)
+    return _compile(
+        declared, codec, output_format, source, config, eos_ids, size, shown, generic_demonstration
+    )
 
 
 @lru_cache(maxsize=128)
@@ -99,7 +101,7 @@ def _compile(
     eos_ids: Ids,
     vocab_size: int,
     examples: tuple[ShownExample, ...],
-    is_led: bool,
+    generic_demonstration: bool,
 ) -> CompiledSchema:
     name, category = schema.__name__, settings_of(schema).category
     declared = compile_attributes(schema)
@@ -131,7 +133,8 @@ def _compile(
         )
     else:
         prompt = render(examples=examples)
-        prompt = led(prompt, output_format, config, codec) if is_led else prompt
+        if generic_demonstration:
+            prompt = with_generic_demonstration(prompt, output_format, config, codec)
     if prompt.control_tokens:
         warn(control_token_warning(prompt.control_tokens))
     instruction, opening, pieces = _prompt_ids(prompt, output_format, codec)

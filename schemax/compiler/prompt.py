@@ -301,8 +301,7 @@ def clean_document(text: str, fence: str | None) -> str:
 
 
 def usual_template(config: DecodingConfig) -> str:
-    """The template where neither call, class nor model names one: that of the preset to which
-    the fewest changes make the decoding."""
+    """The default template of the preset nearest to the decoding."""
     return _OF_PRESETS.get(decoding_name(config).partition(":")[0], DEFAULT_TEMPLATE)
 
 
@@ -524,10 +523,11 @@ Write null for an attribute that the text does not state. Do not guess. Answer i
 </product>"""
 
 
-def led(
+def with_generic_demonstration(
     prompt: PromptText, output_format: OutputFormat, config: DecodingConfig, codec: TextCodec
 ) -> PromptText:
-    """The prompt behind the demonstration; unchanged if prompt or model cannot have these turns."""
+    """The prompt behind a demonstration of garden hoses; unchanged if the prompt has turns, or the
+    chat template takes none."""
     if prompt.turns or not takes_turns(codec):
         return prompt
     (shown,) = written_examples([(_TEXT, _VALUES)], _Hose, output_format, config)

@@ -150,11 +150,11 @@ class Defaults:
         config, template = self.settled(schema, config, template)
         if refusal := model.refusal(config):
             raise ModelError(refusal)
-        leads = False
+        generic_demonstration = False
         if examples is None:
             examples = () if self.is_trained else usual_demonstrations(schema, template, config)
             is_bare = not (examples or self.is_trained or self.is_remote)
-            leads = is_bare and is_led(config, template)
+            generic_demonstration = is_bare and gets_generic_demonstration(config, template)
         compiled = compile_schema(
             schema,
             tokenizer,
@@ -164,7 +164,7 @@ class Defaults:
             eos_ids=eos_ids,
             vocab_size=model.vocab_size,
             examples=examples,
-            is_led=leads,
+            generic_demonstration=generic_demonstration,
         )
         if isinstance(model, RemoteModel):
             warn_of_copying(compiled)
@@ -184,8 +184,8 @@ def as_untrained(config: DecodingConfig, template: TemplateLike) -> DecodingConf
     )
 
 
-def is_led(config: DecodingConfig, template: TemplateLike) -> bool:
-    """True if a schema without demonstrations gets one of another category, as turns of a chat."""
+def gets_generic_demonstration(config: DecodingConfig, template: TemplateLike) -> bool:
+    """True if a schema without demonstrations gets the generic one, as turns of a chat."""
     is_alone = config.documents == "isolated" and config.layout != "autoregressive"
     return is_alone and _is_verbatim(template)
 
