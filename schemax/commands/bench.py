@@ -28,26 +28,6 @@ if TYPE_CHECKING:
     from schemax.evaluation.benchmark.report import Report
 
 
-class Engines(Options):
-    """The engines"""
-
-    engines: str | None = None
-    """Names, separated by commas. Default: all that can run."""
-    repeats: int = option(default=3, min=1)
-    """Rounds; the median counts."""
-    batch_size: int | None = option(min=1, show_default="auto")
-    """Documents in flight, for schemax's own engines."""
-
-
-class Documents(Options):
-    """The documents"""
-
-    data: Path = option("FILE", default=MISSING, show_default=False)
-    """JSONL of annotated documents, as `evaluate` reads it."""
-    documents: int = option(default=64, min=1)
-    """Number of documents, evenly spread over the file."""
-
-
 class Loading(Options):
     """The model and the machine"""
 
@@ -61,14 +41,21 @@ class Loading(Options):
     """Threads of the CPU."""
 
 
-class Machine(Options):
+class Compared(Options):
+    """The engines"""
+
+    engines: str | None = None
+    """Names, separated by commas. Default: all that can run."""
+    repeats: int = option(default=3, min=1)
+    """Rounds; the median counts."""
+    batch_size: int | None = option(min=1, show_default="auto")
+    """Documents in flight, for schemax's own engines."""
+
     """The model and the machine"""
 
     price_per_hour: float | None = option(min=0.0)
     """Price of the machine, in dollars."""
 
-
-class RivalOptions(Options):
     """Rivals"""
 
     rival_documents: int | None = option(min=1)
@@ -82,8 +69,6 @@ class RivalOptions(Options):
     concurrency: int = option(default=32, min=1)
     """Requests in flight to --against."""
 
-
-class Output(Options):
     """Output"""
 
     as_json: Path | None = option("--json FILE")
@@ -92,12 +77,13 @@ class Output(Options):
     """No progress."""
 
 
-class Compared(Output, RivalOptions, Machine, Engines):
-    """Options"""
+class Args(Compared, Loading):
+    """The documents"""
 
-
-class Args(Compared, Loading, Documents):
-    """Options"""
+    data: Path = option("FILE", default=MISSING, show_default=False)
+    """JSONL of annotated documents, as `evaluate` reads it."""
+    documents: int = option(default=64, min=1)
+    """Number of documents, evenly spread over the file."""
 
 
 @verb

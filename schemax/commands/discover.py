@@ -15,7 +15,6 @@ from schemax.base.messages import say
 from schemax.base.terminal import table
 from schemax.commands import options
 from schemax.commands.options import (
-    Options,
     UsageError,
     argument,
     option,
@@ -41,7 +40,15 @@ _COLUMNS: Mapping[str, Callable[[FoundAttribute], Any]] = {
 }
 
 
-class Samples(Options):
+class Args(options.Server):
+    """Options"""
+
+    input: list[str] = argument("INPUT...")
+    """Documents, in all that `extract` reads: files, folders, addresses and patterns; - reads JSON
+    Lines from stdin."""
+    category: str = option(default=MISSING, show_default=False)
+    """The subject of the documents, in words."""
+
     """Samples and results"""
 
     output: Path | None = option("-o FILE.json")
@@ -54,14 +61,6 @@ class Samples(Options):
     """The most attributes of the schema."""
     text: str | None = option("KEY,KEY")
     """Keys that the model is shown. Default: all but id and category."""
-
-
-class Args(options.Server, Samples, options.Input):
-    """Options"""
-
-    input: list[str] = argument("INPUT...")
-    category: str = option(default=MISSING, show_default=False)
-    """The subject of the documents, in words."""
 
 
 @verb

@@ -9,13 +9,15 @@ import typer
 
 from schemax.base.messages import say
 from schemax.commands import options
-from schemax.commands.options import option, plain_warnings, verb
+from schemax.commands.options import argument, option, plain_warnings, verb
 from schemax.evaluation.diagnosis import doctor as examine
 
 
-class Args(options.ModelArgument, options.Model):
+class Args(options.Model):
     """Options"""
 
+    model: str | None = argument("MODEL", default=None)
+    """Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model."""
     attn: str | None = option(show_default=False)
     """sdpa, eager or flex_attention. Default: the model's."""
     as_json: bool = option("--json", default=False)

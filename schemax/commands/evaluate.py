@@ -13,7 +13,6 @@ from schemax.base.messages import say
 from schemax.base.terminal import show
 from schemax.commands import options
 from schemax.commands.options import (
-    Options,
     UsageError,
     argument,
     listed,
@@ -30,26 +29,7 @@ from schemax.evaluation.runs import check_alike, read_run
 from schemax.evaluation.tables import comparison_shown, runs_shown
 
 
-class Report(Options):
-    """The report"""
-
-    by: Literal["category", "attribute", "confidence"] = "category"
-    """category; attribute: also the counts of every attribute; confidence: also how reliable
-    confidences are, bin by bin."""
-    reliability: Path | None = option("FILE")
-    """Draw reliability, and risk over coverage: a .svg, .png or .pdf file. Requires matplotlib (the
-    extra plots)."""
-    price_per_hour: float | None = option(min=0.0)
-    """Price of the machine, in dollars: the cost of 1,000 documents stands beside F1."""
-    judge_form: Literal["value", "product", "both"] = "value"
-    """The judge sees a value at a time; all values of a product, after an explanation; or both."""
-    as_json: bool = option("--json", default=False)
-    """The figures as JSON."""
-    details: bool = False
-    """Add labels and predictions to --json."""
-
-
-class Args(Report, options.Server, options.Prompt, options.Labels):
+class Args(options.Server, options.Prompt, options.Labels):
     """Options"""
 
     data: Path | None = argument("INPUT", default=None)
@@ -68,6 +48,23 @@ class Args(Report, options.Server, options.Prompt, options.Labels):
     """A model that judges every value, annotated or not; or a server, asked by chat."""
     saved: tuple[Path, Path] | None = option("--compare A.json B.json")
     """Instead of INPUT: two results that --json --details wrote."""
+
+    """The report"""
+
+    by: Literal["category", "attribute", "confidence"] = "category"
+    """category; attribute: also the counts of every attribute; confidence: also how reliable
+    confidences are, bin by bin."""
+    reliability: Path | None = option("FILE")
+    """Draw reliability, and risk over coverage: a .svg, .png or .pdf file. Requires matplotlib (the
+    extra plots)."""
+    price_per_hour: float | None = option(min=0.0)
+    """Price of the machine, in dollars: the cost of 1,000 documents stands beside F1."""
+    judge_form: Literal["value", "product", "both"] = "value"
+    """The judge sees a value at a time; all values of a product, after an explanation; or both."""
+    as_json: bool = option("--json", default=False)
+    """The figures as JSON."""
+    details: bool = False
+    """Add labels and predictions to --json."""
 
 
 @verb

@@ -24,7 +24,6 @@ from schemax.base.trained import note_trained
 from schemax.commands import options
 from schemax.commands.auto_schemas import AUTO, matches_shown, schemas_by_category
 from schemax.commands.options import (
-    Options,
     UsageError,
     argument,
     listed,
@@ -73,85 +72,19 @@ _ONCE = (
 )
 
 
-class DryRun(Options):
-    """Dry run"""
+class Args(options.Server, options.Prompt, options.Language):
+    """Options"""
 
-    dry_run: bool = False
-    """Only read a sample, and estimate the time and cost of the run."""
-    price_per_hour: float | None = option(min=0)
-    """Price of the machine, for the cost of the run."""
+    # --retry-failed requires neither: its table tells.
+    schema: str | None = argument("SCHEMA", default=None)
+    """A ready-made name (see `schemax schemas`), module:Class, file.py:Class, a JSON Schema file
+    (schema.json), or a trained model's folder, for the schemas that it was trained on. auto: the
+    ready-made schema of each record's category."""
+    input: list[str] | None = argument("INPUT...", default=None)
+    """Files, folders, addresses (s3://...) and patterns ('*.parquet'): JSON Lines (also .gz, .zst),
+    .csv, .xlsx, .parquet, .arrow, .feather; documents, each of which is one record: .pdf, .docx,
+    .html, .txt, .md. - reads JSON Lines from stdin."""
 
-
-class OnRay(Options):
-    """Scale-out on Ray"""
-
-    ray: bool = False
-    """Compute on Ray: the cluster that $RAY_ADDRESS names, one that was started on this machine,
-    else this machine. Same rows, same parts."""
-    actors: str | None = option("N or MIN,MAX")
-    """Models on Ray. Default: one for each GPU, else for each machine."""
-    gpus_per_actor: float | None = None
-    """Default: 1 if Ray has GPUs, else 0."""
-    cpus_per_actor: float | None = None
-    """Also the threads of an actor. Default: 1 beside a GPU, else its share."""
-
-
-class Run(Options):
-    """The run"""
-
-    on_too_long: TooLong = "error"
-    """Treatment of documents that the model's context does not hold: error makes a failed row,
-    truncate reads the beginning, chunk reads all in overlapping chunks."""
-    max_errors: str = option("N or P%", default="0")
-    """Failed rows (a number or a percentage) that still give exit status 0."""
-    retry_failed: str | None = option("OUT")
-    """Repeat only the failed rows of a finished table, with its SCHEMA, INPUT and options. Options
-    named now override the table's."""
-    if_complete: IfComplete = "replace"
-    """Treatment of a complete OUT: skip leaves a table of the same records, schema, model and
-    settings as it is; error stops with exit status 2; replace computes all rows again."""
-    reuse: str | None = option("TABLE")
-    """Reuse the rows of an earlier table whose text, schema, model and settings are the same. It
-    may be OUT itself."""
-    overwrite: bool = False
-    """Drop the rows of an unfinished run (_OUT.parts), and start anew."""
-    quiet: bool = option("-q", default=False)
-    """No progress, no notes, no summary."""
-
-
-class Reader(options.Server, options.Prompt, options.Language):
-    """Model and prompt"""
-
-    compile: bool = False
-    """Compile each chain of pointwise operations into one kernel when the model is loaded."""
-    batch_size: int | None = option(min=1)
-    """Documents in flight. Default: what fits."""
-
-    def task(self, schemas: Schemas, settings: Settings, **more: Any) -> Task:
-        """Returns the model's task. more: further fields of the task."""
-        place = options.model_place(self.model) if self.server is None else None
-        load = partial(self._load, schemas, settings, self._prompt())
-        return Task(schemas, settings, load, place, loading=self.loading, **more)
-
-    def _prompt(self) -> PromptFile | None:
-        """Reads the prompt file, which other machines may lack. Raises InputError."""
-        return None if self.prompt is None else read_prompt_file(self.prompt)
-
-    def _load(self, schemas: Schemas, settings: Settings, prompt: PromptFile | None) -> Extractor:
-        """Loads the model. Raises UsageError for settings that do not suit it or each other."""
-        in_language(schemas, self.language)  # actors may import the classes anew
-        extractor = self.extractor(prompt, compile=self.compile)
-        note_trained(self.model, extractor, settings, settings.get("examples"))
-        with refused_settings():
-            if self.batch_size is not None and settings.get("decoding") is None:
-                extractor = copy(extractor)
-                config = replace(extractor.defaults.decoding, batch_size=self.batch_size)
-                extractor.defaults = replace(extractor.defaults, decoding=config)
-            extractor.stream((), schemas, **settings)
-        return extractor
-
-
-class Files(Options):
     """Input and output"""
 
     output: str | None = option("-o OUT")
@@ -187,19 +120,75 @@ class Files(Options):
     """Texts of CSV that a spreadsheet would take for formulas (=1+1): as they are, or with an
     apostrophe in front."""
 
+    """Model and prompt"""
 
-class Declared(Options):
-    """Options"""
+    compile: bool = False
+    """Compile each chain of pointwise operations into one kernel when the model is loaded."""
+    batch_size: int | None = option(min=1)
+    """Documents in flight. Default: what fits."""
 
-    # --retry-failed requires neither: its table tells.
-    schema: str | None = argument("SCHEMA", default=None)
-    """A ready-made name (see `schemax schemas`), module:Class, file.py:Class, a JSON Schema file
-    (schema.json), or a trained model's folder, for the schemas that it was trained on. auto: the
-    ready-made schema of each record's category."""
+    """The run"""
 
+    on_too_long: TooLong = "error"
+    """Treatment of documents that the model's context does not hold: error makes a failed row,
+    truncate reads the beginning, chunk reads all in overlapping chunks."""
+    max_errors: str = option("N or P%", default="0")
+    """Failed rows (a number or a percentage) that still give exit status 0."""
+    retry_failed: str | None = option("OUT")
+    """Repeat only the failed rows of a finished table, with its SCHEMA, INPUT and options. Options
+    named now override the table's."""
+    if_complete: IfComplete = "replace"
+    """Treatment of a complete OUT: skip leaves a table of the same records, schema, model and
+    settings as it is; error stops with exit status 2; replace computes all rows again."""
+    reuse: str | None = option("TABLE")
+    """Reuse the rows of an earlier table whose text, schema, model and settings are the same. It
+    may be OUT itself."""
+    overwrite: bool = False
+    """Drop the rows of an unfinished run (_OUT.parts), and start anew."""
+    quiet: bool = option("-q", default=False)
+    """No progress, no notes, no summary."""
 
-class Args(DryRun, OnRay, Run, Reader, Files, options.Input, Declared):
-    """Options"""
+    """Scale-out on Ray"""
+
+    ray: bool = False
+    """Compute on Ray: the cluster that $RAY_ADDRESS names, one that was started on this machine,
+    else this machine. Same rows, same parts."""
+    actors: str | None = option("N or MIN,MAX")
+    """Models on Ray. Default: one for each GPU, else for each machine."""
+    gpus_per_actor: float | None = None
+    """Default: 1 if Ray has GPUs, else 0."""
+    cpus_per_actor: float | None = None
+    """Also the threads of an actor. Default: 1 beside a GPU, else its share."""
+
+    """Dry run"""
+
+    dry_run: bool = False
+    """Only read a sample, and estimate the time and cost of the run."""
+    price_per_hour: float | None = option(min=0)
+    """Price of the machine, for the cost of the run."""
+
+    def task(self, schemas: Schemas, settings: Settings, **more: Any) -> Task:
+        """Returns the model's task. more: further fields of the task."""
+        place = options.model_place(self.model) if self.server is None else None
+        load = partial(self._load, schemas, settings, self._prompt())
+        return Task(schemas, settings, load, place, loading=self.loading, **more)
+
+    def _prompt(self) -> PromptFile | None:
+        """Reads the prompt file, which other machines may lack. Raises InputError."""
+        return None if self.prompt is None else read_prompt_file(self.prompt)
+
+    def _load(self, schemas: Schemas, settings: Settings, prompt: PromptFile | None) -> Extractor:
+        """Loads the model. Raises UsageError for settings that do not suit it or each other."""
+        in_language(schemas, self.language)  # actors may import the classes anew
+        extractor = self.extractor(prompt, compile=self.compile)
+        note_trained(self.model, extractor, settings, settings.get("examples"))
+        with refused_settings():
+            if self.batch_size is not None and settings.get("decoding") is None:
+                extractor = copy(extractor)
+                config = replace(extractor.defaults.decoding, batch_size=self.batch_size)
+                extractor.defaults = replace(extractor.defaults, decoding=config)
+            extractor.stream((), schemas, **settings)
+        return extractor
 
     @contextmanager
     def actors_for(self, task: Task) -> Iterator[Backend]:

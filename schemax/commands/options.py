@@ -1,8 +1,8 @@
 """Options of verbs, as fields of classes, and the models and settings that they name.
 
-A class declares the options of one concern: its docstring is their heading in --help, and the text
-below a field is the option's help. A verb takes one class, which inherits all its concerns. Errors
-and warnings of verbs are a line each on stderr, never a traceback.
+A verb takes a class of options, which inherits those that several verbs share. The text below a
+field is the option's help. The class's docstring, or a later text below no field, is the heading of
+the options behind it. Errors and warnings of verbs are a line each on stderr, never a traceback.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache, wraps
 from inspect import Parameter, Signature, signature
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, dataclass_transform, get_type_hints
 
@@ -105,8 +104,9 @@ def _typer_parameter(item: Field[Any], owners: Sequence[type[Any]]) -> Any:
     owners: the classes that declare the field, subclasses first; a subclass may inherit its help.
     """
     settings = dict(item.metadata)
-    texts = (_helps(owner.__module__).get((owner.__name__, item.name)) for owner in owners)
-    help = next(filter(None, texts), None)
+    texts = [_texts_of(owner.__module__)[owner.__name__, item.name] for owner in owners]
+    panel = texts[0][0]
+    help = next((help for _, help in texts if help), None)
     if "metavar" in settings:
         return Argument(metavar=settings["metavar"], show_default=False, help=help)
     words = settings.pop("spec", "").split()
@@ -114,21 +114,28 @@ def _typer_parameter(item: Field[Any], owners: Sequence[type[Any]]) -> Any:
     if not any(name.startswith("--") for name in names):
         names.insert(0, f"--{item.name.replace('_', '-')}")
     metavar = " ".join(word for word in words if word not in names) or None
-    panel = owners[0].__doc__
     return Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **settings)
 
 
 @cache
-def _helps(module: str) -> dict[tuple[str, str], str]:
-    """Returns (class, field) -> the text below the field, for a module's classes."""
-    helps = {}
+def _texts_of(module: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """Returns (class, field) -> (heading, help or ""), for a module's classes."""
+    texts: dict[tuple[str, str], tuple[str, str]] = {}
     nodes = ast.parse(inspect.getsource(sys.modules[module])).body
     for group in (node for node in nodes if isinstance(node, ast.ClassDef)):
-        for item, text in pairwise(group.body):
-            if isinstance(item, ast.AnnAssign) and isinstance(text, ast.Expr):
-                help = ast.literal_eval(text.value)
-                helps[group.name, ast.unparse(item.target)] = " ".join(help.split())
-    return helps
+        heading, field_name = "", ""
+        for node in group.body:
+            if isinstance(node, ast.AnnAssign):
+                field_name = ast.unparse(node.target)
+                texts[group.name, field_name] = heading, ""
+            elif isinstance(node, ast.Expr):
+                text = " ".join(ast.literal_eval(node.value).split())
+                if field_name:
+                    texts[group.name, field_name] = heading, text
+                else:
+                    heading = text
+                field_name = ""
+    return texts
 
 
 class UsageError(SchemaxError):
@@ -336,22 +343,6 @@ class Schema(Options):
     schema: str = argument("SCHEMA")
     """A ready-made name (see `schemax schemas`), module:Class, file.py:Class, a JSON Schema file
     (schema.json), or a trained model's folder, for the schemas that it was trained on."""
-
-
-class Input(Options):
-    """Options"""
-
-    input: list[str] | None = argument("INPUT...", default=None)
-    """Files, folders, addresses (s3://...) and patterns ('*.parquet'): JSON Lines (also .gz, .zst),
-    .csv, .xlsx, .parquet, .arrow, .feather; documents, each of which is one record: .pdf, .docx,
-    .html, .txt, .md. - reads JSON Lines from stdin."""
-
-
-class ModelArgument(Options):
-    """Options"""
-
-    model: str | None = argument("MODEL", default=None)
-    """Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model."""
 
 
 def checked_settings(

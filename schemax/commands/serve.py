@@ -16,11 +16,16 @@ from urllib.parse import urlsplit
 from schemax.base.messages import clipped, say
 from schemax.base.process import terminable
 from schemax.commands import options
-from schemax.commands.options import Options, listed, option, plain_warnings, verb
+from schemax.commands.options import argument, listed, option, plain_warnings, verb
 from schemax.errors import InputError
 
 
-class Listening(Options):
+class Args(options.Loading, options.Prompt, without="format examples"):
+    """Options"""
+
+    model: str | None = argument("MODEL", default=None)
+    """Folder or Hugging Face Hub id. Default: $SCHEMAX_MODEL, else the embedded model."""
+
     """Access"""
 
     host: str = "127.0.0.1"
@@ -34,8 +39,6 @@ class Listening(Options):
     cors: str = option("ORIGIN,...", default="", show_default=False)
     """Origins of pages whose scripts may call, by commas: https://shop.example. '*' is any."""
 
-
-class Appearance(Options):
     """Names and logs"""
 
     served_model_name: str | None = option(show_default=False)
@@ -43,8 +46,6 @@ class Appearance(Options):
     log_format: Literal["text", "json"] = "text"
     """A log line: text, or a JSON object on stdout."""
 
-
-class Bounds(Options):
     """Limits"""
 
     max_body: int = option(default=8_000_000, min=1)
@@ -63,14 +64,6 @@ class Bounds(Options):
     """Seconds of a request."""
     grace: int = option(default=30, min=0)
     """Seconds that requests have to end after SIGTERM."""
-
-
-class Start(options.ModelArgument, options.Loading, options.Prompt, without="format examples"):
-    """Options"""
-
-
-class Args(Bounds, Appearance, Listening, Start):
-    """Options"""
 
 
 @verb

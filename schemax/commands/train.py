@@ -11,7 +11,6 @@ from schemax.base.messages import counted, say
 from schemax.base.trained import EXAMPLES
 from schemax.commands import options
 from schemax.commands.options import (
-    Options,
     UsageError,
     argument,
     listed,
@@ -27,7 +26,28 @@ from schemax.extraction.extractor import Extractor
 from schemax.training.settings import TrainingSettings
 
 
-class Data(Options):
+class Args(
+    options.Model,
+    options.Prompt,
+    options.Labels,
+    without="dtype prompt limit schema_examples",
+):
+    """Options"""
+
+    data: Path = argument("TRAIN.jsonl or FOLDER")
+    """JSONL with one {"category", "text", "attributes": {name: value}} per line, and optionally
+    "id" and "description". In a folder: train.jsonl, and test.jsonl and attributes.json if
+    present."""
+    out: Path = option("-o FOLDER", default=MISSING, show_default=False)
+    """Folder for the model, with its tokenizer, card and checkpoints."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """CUDA_VISIBLE_DEVICES chooses among GPUs, and `accelerate launch` uses several."""
+    shots: int | None = option("N", min=0)
+    """The first so many of --examples, else of TRAIN, of every category stand in its prompt.
+    Default: all of --examples."""
+    resume: bool = False
+    """Resume from the last checkpoint."""
+
     """The data"""
 
     test: Path | None = option("TEST.jsonl")
@@ -38,8 +58,6 @@ class Data(Options):
     """Share of TRAIN that is never trained on; the weights with the lowest loss on it are kept. 0
     keeps the last weights, and measures nothing."""
 
-
-class Labels(Options):
     """The labels"""
 
     labels: Literal["gold", "teacher", "self"] = "gold"
@@ -54,8 +72,6 @@ class Labels(Options):
     """Share of the attributes without an annotation that each epoch teaches as null; 0 teaches
     nothing about them."""
 
-
-class Weights(Options):
     """The weights"""
 
     decoding: str | None = None
@@ -79,8 +95,6 @@ class Weights(Options):
     quantization: Literal["nf4"] | None = None
     """Keep the weights beneath the adapters in 4 bits (QLoRA; CUDA): FOLDER is then an adapter."""
 
-
-class Loop(Options):
     """The loop"""
 
     epochs: float | None = None
@@ -111,8 +125,6 @@ class Loop(Options):
     seed: int = 0
     """Seed of everything that is random."""
 
-
-class Records(Options):
     """Records"""
 
     plot: Path | None = option("FILE")
@@ -122,28 +134,6 @@ class Records(Options):
     """Trackers that transformers knows and that are installed: tensorboard,wandb,mlflow."""
     keep_checkpoints: bool = False
     """Keep the checkpoints of a finished run, so that --resume can go on with more --epochs."""
-
-
-class Start(options.Model, options.Prompt, options.Labels, without="dtype prompt limit"):
-    """Options"""
-
-
-class Args(Records, Loop, Weights, Labels, Data, Start, without="schema_examples"):
-    """Options"""
-
-    data: Path = argument("TRAIN.jsonl or FOLDER")
-    """JSONL with one {"category", "text", "attributes": {name: value}} per line, and optionally
-    "id" and "description". In a folder: train.jsonl, and test.jsonl and attributes.json if
-    present."""
-    out: Path = option("-o FOLDER", default=MISSING, show_default=False)
-    """Folder for the model, with its tokenizer, card and checkpoints."""
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """CUDA_VISIBLE_DEVICES chooses among GPUs, and `accelerate launch` uses several."""
-    shots: int | None = option("N", min=0)
-    """The first so many of --examples, else of TRAIN, of every category stand in its prompt.
-    Default: all of --examples."""
-    resume: bool = False
-    """Resume from the last checkpoint."""
 
     def settings_of_run(self) -> TrainingSettings:
         """Returns the settings of the run. Raises UsageError for inconsistent settings."""

@@ -24,7 +24,7 @@ from schemax.attributes import Attribute, compile_attributes
 from schemax.attributes.json_classes import declaration_of
 from schemax.base.resources import resource_dir
 from schemax.commands.cli import app
-from schemax.commands.extract import Reader
+from schemax.commands.extract import Args
 from schemax.compiler import compile_schema, load_codec
 from schemax.extraction.declarations import in_language, read_schema
 from schemax.extraction.labels import labelled_instance
@@ -450,7 +450,7 @@ def test_another_process_reads_in_the_language(
     (tmp_path / "goods.py").write_text(DECLARATION)
     monkeypatch.syspath_prepend(tmp_path)
     schemas = [in_language(read_schema(spec), "de") for spec in ("goods:Offer", "tea")]
-    reader = Reader(model="embedded", language="de")
+    reader = Args(model="embedded", language="de")
     sent = pickle.dumps([reader.task(schema, {"text": ["t"]}) for schema in schemas])
     there = subprocess.run(
         [sys.executable, "-c", PROGRAM], input=sent, cwd=tmp_path, capture_output=True

@@ -19,7 +19,7 @@ from command_line import Run, jsonl, process, refused, runner, set_part_rows
 import schemax
 import schemax.io.ray
 from schemax import AttrSchema, InputError, SchemaError
-from schemax.commands.extract import Reader as ReaderOptions
+from schemax.commands.extract import Args as ExtractOptions
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.io import dataframes
 from schemax.io.ray.pool import Pool
@@ -306,7 +306,7 @@ def test_errors_are_plain(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_actor_that_loads_another_model_is_refused(saved_model: Path) -> None:
-    task = ReaderOptions(model=str(saved_model), device="cpu").task(declared(), {})
+    task = ExtractOptions(model=str(saved_model), device="cpu").task(declared(), {})
     known = task.facts()
     assert (known["decoding documents"], known["decoding slots"]) == ("isolated", "independent")
     assert callable(task.computing(known))
