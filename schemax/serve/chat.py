@@ -13,51 +13,24 @@ from pydantic import BaseModel, Field
 
 from schemax.serve.answers import event_stream, while_connected
 from schemax.serve.completion import (
-    Completion,
     CompletionRequest,
+    Form,
     Message,
     Part,
     Sampling,
     SchemaSource,
-    function_schema,
-    schema_missing,
+    schema_source,
 )
 from schemax.serve.output import Piece, logprobs
 from schemax.serve.service import Service
 
 
-class JsonSchema(BaseModel):
-    """The json_schema of `response_format`."""
-
-    name: str = "schema"
-    document: dict[str, Any] | None = Field(None, alias="schema")
-
-
-class ResponseFormat(BaseModel):
-    """The form of the answer; only the type json_schema declares fields."""
-
-    type: str
-    json_schema: JsonSchema | None = None
-
-
-class Function(BaseModel):
-    """A function; its parameters are a JSON Schema document."""
-
-    name: str
-    parameters: dict[str, Any] | None = None
-
-
-class Tool(BaseModel):
-    """A tool that may be called."""
+class NestedForm(BaseModel):
+    """The form of the answer, as `json_schema`, or a tool, as `function`; see its type."""
 
     type: str = "function"
-    function: Function | None = None
-
-
-class StreamOptions(BaseModel):
-    """Options of a stream. include_usage: whether the last chunk has the usage."""
-
-    include_usage: bool = False
+    json_schema: Form | None = None
+    function: Form | None = None
 
 
 class ChatRequest(Sampling):
@@ -65,27 +38,24 @@ class ChatRequest(Sampling):
 
     model: str | None = None
     messages: list[Message] = Field(min_length=1)
-    response_format: ResponseFormat | None = None
-    tools: list[Tool] | None = None
+    response_format: NestedForm | None = None
+    tools: list[NestedForm] | None = None
     tool_choice: Any = None
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     n: Literal[1] | None = None
     logprobs: bool | None = None
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: dict[str, Any] | None = None
 
     def schema_source(self) -> SchemaSource:
         """Finds the schema. Raises ApiError (400) if there is no schema, or several."""
-        if self.tools and self.tool_choice != "none":
-            function = self.tools[0].function if len(self.tools) == 1 else None
-            document, name = (function.parameters, function.name) if function else (None, None)
-            param = "tools[0].function.parameters"
-            return function_schema(document, param, name, self.tool_choice)
         form = self.response_format
-        if form is None or form.type != "json_schema" or form.json_schema is None:
-            raise schema_missing("response_format")
-        return form.json_schema.document, "response_format.json_schema.schema", None
+        declared = form.json_schema if form is not None and form.type == "json_schema" else None
+        functions = [tool.function or Form() for tool in self.tools or ()]
+        key = "response_format"
+        params = key, f"{key}.json_schema.schema", "tools[0].function.parameters"
+        return schema_source(declared, functions, self.tool_choice, params)
 
 
 def chat_routes(service: Service) -> APIRouter:
@@ -104,7 +74,7 @@ def chat_routes(service: Service) -> APIRouter:
         answer = _Answer(service.name, function, bool(body.logprobs))
         if not body.stream:
             return answer.whole(await while_connected(request, completion.whole()))
-        usage = body.stream_options is not None and body.stream_options.include_usage
+        usage = bool((body.stream_options or {}).get("include_usage"))
         return await event_stream(request, answer.chunks(completion.parts(), usage), end="[DONE]")
 
     return router
@@ -122,7 +92,7 @@ class _Answer:
             "model": model,
         }
 
-    def whole(self, done: Completion) -> dict[str, Any]:
+    def whole(self, done: Part) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": done.refusal}
         if done.refusal is None and self._function is not None:
             call = {"name": self._function, "arguments": done.text}
@@ -154,7 +124,7 @@ class _Answer:
                     yield self._chunk(self._opening(part))
                 for piece in part.pieces:
                     yield self._chunk(self._delta(piece[0]), self._tokens(part, [piece]))
-                if isinstance(part, Completion):
+                if part.usage is not None:
                     if part.refusal is not None:
                         yield self._chunk({"refusal": part.refusal})
                     yield self._chunk({}, finish_reason=self._finish_reason(part))
@@ -163,7 +133,7 @@ class _Answer:
 
     def _opening(self, part: Part) -> dict[str, Any]:
         opening: dict[str, Any] = {"role": "assistant"}
-        if isinstance(part, Completion) and part.refusal is not None:
+        if part.refusal is not None:
             return opening
         if self._function is None:
             return opening | {"content": ""}
@@ -176,7 +146,7 @@ class _Answer:
             return {"content": text}
         return {"tool_calls": [{"index": 0, "function": {"arguments": text}}]}
 
-    def _finish_reason(self, done: Completion) -> str:
+    def _finish_reason(self, done: Part) -> str:
         if done.is_cut:
             return "length"
         return "tool_calls" if self._function is not None and done.refusal is None else "stop"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from schemax.attributes import asked_fields
 from schemax.attributes.json_classes import forbidden_by_document, is_judged_whole
@@ -19,7 +19,7 @@ from schemax.compiler.prompt import Conversation
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.readout import read_part
 from schemax.results import Extraction
-from schemax.runtime.slots.outputs import TOO_LONG, Progress
+from schemax.runtime.slots.outputs import TOO_LONG
 from schemax.serve.answers import ApiError
 from schemax.serve.output import Piece, behind, inner, pieces, refusal, text_of, written
 from schemax.serve.request_schemas import ClientSchema
@@ -43,58 +43,62 @@ class Sampling(BaseModel):
         return {name: getattr(self, name) for name in Sampling.model_fields}
 
 
+class Form(BaseModel):
+    """A declaration: the form of the answer by its schema, or a function by its parameters."""
+
+    type: str = "function"
+    name: str | None = None
+    document: dict[str, Any] | None = Field(default=None, alias="schema")
+    parameters: dict[str, Any] | None = None
+
+
 SchemaSource = tuple[dict[str, Any] | None, str, str | None]
 """(a JSON Schema document, its parameter in the request, the name of the called function)."""
 
 
-def function_schema(
-    parameters: dict[str, Any] | None, param: str, function: str | None, choice: Any
+def schema_source(
+    form: Form | None, functions: Sequence[Form], choice: Any, params: tuple[str, str, str]
 ) -> SchemaSource:
-    """The schema of the only function. function: its name; None if tools are something else.
+    """The schema of the answer, or of the only function, unless the choice of tools is none.
 
-    Raises ApiError (400) for anything but one function, and for a choice of another function.
+    functions: without a name for tools that are something else. params: of the form, its schema and
+    the function's parameters. Raises ApiError (400) if there is no schema, or several.
     """
-    if function is None:
+    if functions and choice != "none":
+        function = functions[0]
+        if len(functions) > 1 or function.name is None:
+            reason = "tools must be one function: its arguments are filled in"
+            raise ApiError(400, reason, param="tools")
+        named = choice.get("function", choice) if isinstance(choice, dict) else None
+        name = named.get("name") if isinstance(named, dict) else None
+        if name not in (None, function.name):
+            reason = f"tool_choice names the function {clipped(str(name))!r}; tools has "
+            raise ApiError(400, f"{reason}{function.name!r}", param="tool_choice")
+        return function.parameters, params[2], function.name
+    if form is None:
         raise ApiError(
-            400, "tools must be one function: its arguments are filled in", param="tools"
+            400,
+            f"a schema is missing: send {params[0]} of type json_schema, or tools with one "
+            "function and another tool_choice than none; this server fills in declared fields and "
+            "writes no other text",
+            param=params[0],
         )
-    named = choice.get("function", choice) if isinstance(choice, dict) else None
-    name = named.get("name") if isinstance(named, dict) else None
-    if name is not None and name != function:
-        reason = f"tool_choice names the function {clipped(str(name))!r}; tools has {function!r}"
-        raise ApiError(400, reason, param="tool_choice")
-    return parameters, param, function
-
-
-def schema_missing(param: str) -> ApiError:
-    return ApiError(
-        400,
-        f"a schema is missing: send {param} of type json_schema, or tools with one function and "
-        "another tool_choice than none; this server fills in declared fields and writes no other "
-        "text",
-        param=param,
-    )
+    return form.document, params[1], None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Final JSON text, and the extraction of its fields."""
+    """Final JSON text, and the extraction of its fields.
+
+    The last part has the pieces behind all other parts, () for a refusal. is_cut: whether the
+    client's own limit of tokens cut a value. usage: of the completion; None before the last part.
+    """
 
     pieces: Sequence[Piece]
     item: Extraction[Any]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Completion(Part):
-    """The end of a completion.
-
-    pieces: those behind all parts; () for a refusal. is_cut: whether the client's own limit of
-    tokens cut a value.
-    """
-
-    refusal: str | None
-    is_cut: bool
-    usage: dict[str, Any]
+    refusal: str | None = None
+    is_cut: bool = False
+    usage: dict[str, Any] | None = None
 
     @property
     def text(self) -> str:
@@ -147,29 +151,50 @@ class CompletionRequest:
         compiled = await service.compiled(schema, options, schema_param)
         return cls(service, text, schema, options, compiled, is_short, param)
 
-    async def whole(self) -> Completion:
+    async def whole(self) -> Part:
         """Extracts an instance."""
         items = self.service.stream([self.text], self.schema, **self.options)
         async with aclosing(items):
-            return await self._completion(await anext(items), "")
+            return await self._last(await anext(items), "")
 
     async def parts(self) -> AsyncGenerator[Part]:
-        """Yields the text as it becomes final, field by field; the last part is a Completion.
+        """Yields the text as it becomes final: every field once it and all before it are done.
 
         If a required value is missing, a refusal follows the parts before the value.
         """
-        writer = _Writer(self)
+        calibration = self.service.extractor.defaults.calibration
+        (document,) = read_documents([self.text], RecordFields())
+        fields, done, sent = self._final_fields(), dict[int, SlotOutput](), ""
         events = self.service.watch(self.text, self.schema, **self.options)
         async with aclosing(events):
             async for event in events:
                 if isinstance(event, Extraction):
-                    yield await self._completion(event, writer.text)
+                    yield await self._last(event, sent)
                     continue
-                for part in writer.take(event):
-                    yield part
+                done.update(event.done)
+                while fields:
+                    item = read_part(fields[0], document, done, self.compiled, calibration)
+                    if item is None:
+                        break
+                    if item.value is None:  # only the whole instance has the reason
+                        fields.clear()
+                        break
+                    del fields[0]
+                    if field_pieces := inner(pieces(item.value), is_first=not sent):
+                        sent += text_of(field_pieces)
+                        yield Part(field_pieces, item)
 
-    async def _completion(self, item: Extraction[Any], sent: str) -> Completion:
-        """The completion of an extraction. sent: the text of the parts so far.
+    def _final_fields(self) -> list[str]:
+        """The fields that are final before the instance is; [] if conditions on the whole instance
+        may still drop a value, or if the model writes the whole output itself."""
+        model = self.schema.model
+        is_whole = self.compiled.decoding.layout == "autoregressive" or is_judged_whole(model)
+        if is_whole or asked_fields(model).keys() != model.model_fields.keys():
+            return []
+        return list(model.model_fields)
+
+    async def _last(self, item: Extraction[Any], sent: str) -> Part:
+        """The last part of a completion. sent: the text of the parts so far.
 
         Raises ApiError if the document was not read at all.
         """
@@ -178,7 +203,7 @@ class CompletionRequest:
         is_cut = self.is_short and any(s.finish_reason == "length" for s in item.slots if s)
         usage = usage_of(self.compiled, self.text, item)
         if item.value is None:
-            return Completion((), item, refusal(item), is_cut, usage)
+            return Part((), item, refusal(item), is_cut, usage)
         parts = pieces(item.value)
         # A client's document may have conditions on the whole instance. Their cost depends on the
         # document, hence the thread.
@@ -186,48 +211,8 @@ class CompletionRequest:
         forbidden = await asyncio.to_thread(forbidden_by_document, self.schema.model, output)
         if forbidden is not None:
             reason = f"the output is not what the schema allows: {forbidden}"
-            return Completion((), item, reason, is_cut, usage)
-        return Completion(behind(sent, parts), item, None, is_cut, usage)
-
-
-class _Writer:
-    """Writes every field once it and all fields before it are done. text: written so far.
-
-    It writes nothing before the end if conditions on the whole instance may still drop a value, or
-    if the model writes the whole output itself.
-    """
-
-    def __init__(self, request: CompletionRequest) -> None:
-        self._request = request
-        (self._document,) = read_documents([request.text], RecordFields())
-        self._done: dict[int, SlotOutput] = {}
-        self._fields: list[str] = []
-        self.text = ""
-        model = request.schema.model
-        is_whole = request.compiled.decoding.layout == "autoregressive" or is_judged_whole(model)
-        if not is_whole and asked_fields(model).keys() == model.model_fields.keys():
-            self._fields = list(model.model_fields)
-
-    def take(self, progress: Progress) -> Iterator[Part]:
-        self._done.update(progress.done)
-        while self._fields:
-            item = read_part(
-                self._fields[0],
-                self._document,
-                self._done,
-                self._request.compiled,
-                self._request.service.extractor.defaults.calibration,
-            )
-            if item is None:
-                return
-            if item.value is None:  # only the whole instance has the reason
-                self._fields.clear()
-                return
-            del self._fields[0]
-            parts = inner(pieces(item.value), is_first=not self.text)
-            if parts:
-                self.text += text_of(parts)
-                yield Part(parts, item)
+            return Part((), item, reason, is_cut, usage)
+        return Part(behind(sent, parts), item, None, is_cut, usage)
 
 
 def _unread(item: Extraction[Any], param: str) -> ApiError:

@@ -65,12 +65,6 @@ class ExtractOptions(Sampling):
         return {"text": self.text, "id": self.id, "html": self.html, "decoding": decoding}
 
 
-class FirstLine(ExtractOptions):
-    """The first line of a body of lines. documents: none, since they are the lines behind it."""
-
-    documents: None = None
-
-
 class ExtractRequest(ExtractOptions):
     """Documents and a schema. documents: texts, or objects whose values are shown.
 
@@ -148,7 +142,9 @@ async def _by_line(service: Service, lines: Lines) -> Response:
     first = await lines.take(1)
     if lines.failure is not None and not first:
         raise lines.failure
-    request = _parsed(FirstLine, first[0][1] if first else b"")
+    request = _parsed(ExtractOptions, first[0][1] if first else b"")
+    if (request.model_extra or {}).get("documents") is not None:
+        raise ApiError(400, "the documents are the lines behind the first", param="documents")
     schema = await service.schemas.of(request.declared, "schema")
     options = request.options(service)
     with service.queue.place_for(1):  # refuses the client if there is no room

@@ -52,13 +52,11 @@ class RequestIds:
         await self._app(scope, receive, send_with_id)
 
 
-class AddRequestId(logging.Filter):
+def add_request_id(record: logging.LogRecord) -> bool:
     """Gives a record its `request_id`, behind a space; "" outside of requests."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        request = _request.get()
-        record.request_id = f" {request[0]}" if request else ""
-        return True
+    request = _request.get()
+    record.request_id = f" {request[0]}" if request else ""
+    return True
 
 
 class JsonFormatter(logging.Formatter):
@@ -92,7 +90,7 @@ def log_settings(form: LogFormat) -> dict[str, Any]:
     from uvicorn.config import LOGGING_CONFIG
 
     config = deepcopy(LOGGING_CONFIG)
-    config["filters"] = {"request_id": {"()": AddRequestId}}
+    config["filters"] = {"request_id": {"()": lambda: add_request_id}}
     config["loggers"]["schemax"] = {"handlers": ["default"], "level": "INFO", "propagate": False}
     for handler in config["handlers"].values():
         handler["filters"] = ["request_id"]

@@ -14,40 +14,23 @@ from pydantic import BaseModel, Field
 from schemax.base.messages import clipped
 from schemax.serve.answers import ApiError, event_stream, while_connected
 from schemax.serve.completion import (
-    Completion,
     CompletionRequest,
     Content,
+    Form,
     Message,
     Part,
     Role,
     Sampling,
     SchemaSource,
-    function_schema,
-    schema_missing,
+    schema_source,
 )
 from schemax.serve.service import Service
 
 
-class TextFormat(BaseModel):
-    """The form of the text; only the type json_schema declares fields."""
-
-    type: str = "text"
-    name: str = "schema"
-    document: dict[str, Any] | None = Field(None, alias="schema")
-
-
 class Text(BaseModel):
-    """Settings of the answer's text."""
+    """Settings of the answer's text; only the type json_schema declares fields."""
 
-    format: TextFormat | None = None
-
-
-class Tool(BaseModel):
-    """A tool; only functions have names, and arguments to fill in."""
-
-    type: str
-    name: str | None = None
-    parameters: dict[str, Any] | None = None
+    format: Form | None = None
 
 
 class InputItem(BaseModel):
@@ -91,7 +74,7 @@ class ResponsesRequest(Sampling):
     input: str | list[InputItem]
     instructions: str | None = None
     text: Text = Text()
-    tools: list[Tool] | None = None
+    tools: list[Form] | None = None
     tool_choice: Any = None
     max_output_tokens: int | None = Field(None, ge=1)
     stream: bool | None = None
@@ -115,15 +98,11 @@ class ResponsesRequest(Sampling):
 
     def schema_source(self) -> SchemaSource:
         """Finds the schema. Raises ApiError (400) if there is no schema, or several."""
-        if self.tools and self.tool_choice != "none":
-            tool = self.tools[0]
-            is_function = len(self.tools) == 1 and tool.type == "function"
-            name = tool.name if is_function else None
-            return function_schema(tool.parameters, "tools[0].parameters", name, self.tool_choice)
         form = self.text.format
-        if form is None or form.type != "json_schema":
-            raise schema_missing("text.format")
-        return form.document, "text.format.schema", None
+        declared = form if form is not None and form.type == "json_schema" else None
+        functions = [tool if tool.type == "function" else Form() for tool in self.tools or ()]
+        params = "text.format", "text.format.schema", "tools[0].parameters"
+        return schema_source(declared, functions, self.tool_choice, params)
 
 
 def responses_routes(service: Service) -> APIRouter:
@@ -169,9 +148,9 @@ class _Answer:
             "top_p": body.top_p,
         }
 
-    def whole(self, done: Completion, text: str) -> dict[str, Any]:
+    def whole(self, done: Part, text: str) -> dict[str, Any]:
         """The whole answer. text: the whole text; the completion may have its end alone."""
-        usage = done.usage
+        usage = done.usage or {}
         return {
             **self._head,
             "status": "incomplete" if done.is_cut else "completed",
@@ -186,7 +165,7 @@ class _Answer:
             },
         }
 
-    def _output(self, done: Completion, text: str) -> list[dict[str, Any]]:
+    def _output(self, done: Part, text: str) -> list[dict[str, Any]]:
         content = _text(text) if done.refusal is None else _refusal(done.refusal)
         return [self._message("completed", content)]
 
@@ -199,7 +178,7 @@ class _Answer:
                 for piece, _ in part.pieces:
                     events += self._delta(piece, is_first=not text)
                     text += piece
-                if isinstance(part, Completion):
+                if part.usage is not None:
                     whole = self.whole(part, text)
                     events += self._end(part, text, whole["output"])
                     events.append({"type": f"response.{whole['status']}", "response": whole})
@@ -223,9 +202,7 @@ class _Answer:
             yield self._content_event("content_part.added", part=_text(""))
         yield self._content_event("output_text.delta", delta=piece, logprobs=[])
 
-    def _end(
-        self, done: Completion, text: str, output: list[dict[str, Any]]
-    ) -> Iterator[dict[str, Any]]:
+    def _end(self, done: Part, text: str, output: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         if text:
             yield self._content_event("output_text.done", text=text, logprobs=[])
             yield self._content_event("content_part.done", part=_text(text))
@@ -253,7 +230,7 @@ class _Answer:
 class _Call(_Answer):
     """The answer as a function call; a refusal is a message behind it."""
 
-    def _output(self, done: Completion, text: str) -> list[dict[str, Any]]:
+    def _output(self, done: Part, text: str) -> list[dict[str, Any]]:
         status = "incomplete" if done.is_cut or done.refusal is not None else "completed"
         if done.refusal is None:
             return [self._call(status, text)]
@@ -266,9 +243,7 @@ class _Call(_Answer):
     def _delta(self, piece: str, *, is_first: bool) -> Iterator[dict[str, Any]]:
         yield self._argument_event("delta", delta=piece)
 
-    def _end(
-        self, done: Completion, text: str, output: list[dict[str, Any]]
-    ) -> Iterator[dict[str, Any]]:
+    def _end(self, done: Part, text: str, output: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield self._argument_event("done", arguments=text, name=self._function)
         called = output[0]
         if called["type"] != "function_call":  # refused before its first letter
