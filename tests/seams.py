@@ -38,8 +38,8 @@ _PLACES = {
     "kinds of errors that are counted": ["schemax.io.summary._MOST_COUNTED"],
     # commands
     "categories of a column": ["schemax.commands.auto_schemas._MOST_CATEGORIES"],
-    "seconds of the demo's baseline": ["schemax.evaluation.diagnosis.listings._BASELINE_SECONDS"],
-    "cost of a listing": ["schemax.evaluation.diagnosis.listings._cost"],
+    "seconds of the demo's baseline": ["schemax.commands.demo._BASELINE_SECONDS"],
+    "cost of a listing": ["schemax.commands.demo._cost"],
 }
 """What tests put something else in the place of, by what it is."""
 

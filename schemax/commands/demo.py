@@ -2,22 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from statistics import mean
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from schemax.attributes import attr
 from schemax.base.messages import track
 from schemax.base.terminal import show, table
 from schemax.commands import options
 from schemax.commands.options import option, plain_warnings, verb
-from schemax.evaluation.diagnosis import listings
+from schemax.extraction.declarations import load_schema
+from schemax.extraction.extractor import Extractor
+from schemax.extraction.schema import AttrSchema
 from schemax.results import Extraction
 
-_COLUMNS: dict[str, Callable[[tuple[str, Sequence[listings.Cost]]], str]] = {
+
+class Television(AttrSchema):
+    """A television set, as the README declares it."""
+
+    brand: str | None = attr("Manufacturer", examples=["Samsung", "LG"])
+    screen_size: float | None = attr("Diagonal of the screen, inches", k_max=8)
+    resolution: Literal["720p", "1080p", "4K", "8K"] | None = attr("Resolution class")
+    ports: list[str] = attr("Connectors", default_factory=list)
+
+
+# Invented; they resemble real listings in style alone.
+LISTINGS: Sequence[tuple[str, str]] = (
+    ("television", "Samsung 55-Inch Class 4K UHD Smart TV, 3x HDMI, USB"),
+    ("shoes", "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"),
+    ("shoes", "Calder & Sons Men's Leather Slip-On Loafer Brown Size 11"),
+    (
+        "coffee",
+        "Brightwater Roasters Ground Coffee, Hazelnut Creme, Medium Roast, 12 oz (Pack of 6)",
+    ),
+    ("tea", "Larkspur Organic Peppermint Herbal Tea, Caffeine Free, 20 Tea Bags"),
+    ("sunscreen", "Solmara Kids Mineral Sunscreen Lotion SPF 50, Fragrance Free, 6 fl oz, 2 Pack"),
+    ("vitamin", "Evergreen Vitality Vitamin D3 2000 IU Gummies for Adults, Peach, 120 Count"),
+    ("toothbrush", "PearlPath Extra Soft Manual Toothbrush for Toddlers, Blue, 4 Count"),
+    ("laundry detergent", "Meadowline Liquid Laundry Detergent, Lavender, 64 Loads, 100 fl oz"),
+)
+
+_BASELINE_SECONDS = 3.0
+"""The seconds after which no further listing is read autoregressively."""
+
+_Cost = tuple[int, float]
+"""Forward passes and seconds of a listing read alone."""
+
+# Items: (name of a way to decode, its costs).
+_COLUMNS: dict[str, Callable[[tuple[str, Sequence[_Cost]]], str]] = {
     "decoding": lambda way: way[0],
     "forward passes per listing": lambda way: f"{mean(passes for passes, _ in way[1]):.1f}",
     "seconds per listing": lambda way: f"{mean(seconds for _, seconds in way[1]):.2f}",
@@ -37,16 +75,20 @@ def demo(args: Args) -> None:
     with plain_warnings():
         with Console(stderr=True).status("loading the model"):
             extractor = options.load_extractor(args.model)
-        items = listings.read_listings(extractor)
+        items = _read_all(extractor)
         show(_values_table(items))
         if args.compare:
-            show(_cost_table(list(track(listings.costs(extractor), total=None, unit="listings"))))
+            costs = list(track(_costs(extractor), total=None, unit="listings"))
+            ways = zip(("hyper-parallel", "autoregressive"), zip(*costs, strict=True), strict=True)
+            shown = table(ways, _COLUMNS)
+            shown.caption = f"{len(costs)} of the listings, read one by one"
+            show(shown)
         else:
             show(f"{mean(item.steps for item in items):.1f} forward passes per listing")
     show(
         "\nNext, your own products, one JSON object or string per line:\n"
         "  schemax extract shoes products.jsonl -o shoes.jsonl\n"
-        "`schemax schemas` lists all ready-values schemas, `schemax explain shoes` shows how shoes "
+        "`schemax schemas` lists all ready-made schemas, `schemax explain shoes` shows how shoes "
         "are read."
     )
 
@@ -55,7 +97,7 @@ def _values_table(items: Sequence[Extraction[Any]]) -> Table:
     values = Table(show_header=False, pad_edge=False)
     values.add_column(style="bold", no_wrap=True)
     values.add_column(overflow="fold")
-    for item, (_, title) in zip(items, listings.LISTINGS, strict=True):
+    for item, (_, title) in zip(items, LISTINGS, strict=True):
         values.add_section()
         values.add_row("", Text(title, style="italic"))
         for error in item.errors if item.value is None else ():
@@ -67,7 +109,30 @@ def _values_table(items: Sequence[Extraction[Any]]) -> Table:
     return values
 
 
-def _cost_table(costs: Sequence[tuple[listings.Cost, ...]]) -> Table:
-    shown = table(zip(listings.WAYS, zip(*costs, strict=True), strict=True), _COLUMNS)
-    shown.caption = f"{len(costs)} of the listings, read one by one"
-    return shown
+def _read_all(extractor: Extractor) -> list[Extraction[Any]]:
+    """Reads all listings at once; returns them in order."""
+    records = [{"category": category, "title": title} for category, title in LISTINGS]
+    schemas = {category: _schema(category) for category, _ in LISTINGS}
+    stream = extractor.stream(records, schemas, category="category")
+    return sorted(track(stream, total=len(records), unit="listings"), key=lambda item: item.index)
+
+
+def _costs(extractor: Extractor) -> Iterator[tuple[_Cost, _Cost]]:
+    """Yields a listing's costs in both ways to decode, for as many listings as time allows."""
+    until = time.perf_counter() + _BASELINE_SECONDS
+    for listing in LISTINGS:
+        yield _cost(extractor, listing, "isolated"), _cost(extractor, listing, "autoregressive")
+        if time.perf_counter() >= until:
+            return
+
+
+def _cost(extractor: Extractor, listing: tuple[str, str], decoding: str) -> _Cost:
+    category, title = listing
+    stream = extractor.stream([{"title": title}], _schema(category), decoding=decoding)
+    started = time.perf_counter()  # compiling is done
+    (item,) = stream
+    return item.steps, time.perf_counter() - started
+
+
+def _schema(category: str) -> type[BaseModel]:
+    return Television if category == "television" else load_schema(category)

@@ -325,7 +325,7 @@ def extract(context: typer.Context, args: Args) -> None:
             ).run()
             if page is not None and into_file:
                 record = read_run_record(name)
-                page.overview.facts += facts_of(record)
+                page.facts += facts_of(record)
                 if summary.computed < summary.rows:
                     add_table(page, name, record, AttrSchema.from_json_schema, reporter.indexes)
         if not quiet:

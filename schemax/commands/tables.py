@@ -43,9 +43,9 @@ def report(args: ReportArgs) -> None:
     name = args.output or (f"{first}.html" if len(records) == 1 else f"{folder}report.html")
     refuse_inputs(name, records)
     with plain_warnings(), open_report(name, Path(first).name) as page:
-        page.overview.facts += facts_of(common_record(records), args.price_per_hour)
+        page.facts += facts_of(common_record(records), args.price_per_hour)
         if len(records) > 1:
-            page.overview.facts.append(("Tables", ", ".join(records)))
+            page.facts.append(("Tables", ", ".join(records)))
         for place, record in records.items():
             add_table(page, place, record, AttrSchema.from_json_schema)
     say(f"wrote {name}")

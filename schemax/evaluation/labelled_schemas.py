@@ -167,8 +167,8 @@ def note_misfits(examples: Sequence[Example], schemas: Mapping[str, type[BaseMod
     output, misfits = get_format("json"), []
     for example, document in zip(examples, row_ids(examples), strict=True):
         category = example.category
-        labels = typed_labels(document, category, example.stated, schemas[category], output)
-        misfits += [f"{document}: {error.field}: {error.message}" for error in labels.errors]
+        _, errors = typed_labels(document, category, example.stated, schemas[category], output)
+        misfits += [f"{document}: {error.field}: {error.message}" for error in errors]
     if misfits:
         shown = "; ".join(
             [*misfits[:_MOST_MISFITS], *(["..."] if len(misfits) > _MOST_MISFITS else [])]

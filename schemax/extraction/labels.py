@@ -7,7 +7,7 @@ extraction would refuse.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import lru_cache
@@ -32,29 +32,17 @@ from schemax.results.fields import Leaf, field_tree_of
 from schemax.results.values import readings_of
 
 
-@dataclass(frozen=True, slots=True)
-class TypedLabels:
-    """The labels of a document as typed values.
-
-    values: attribute name -> value for a format; None is an explicit null. errors: for the labels
-    that `values` leaves out.
-    """
-
-    values: Mapping[str, Writable | Rows]
-    errors: tuple[FieldError, ...]
-
-
 def typed_labels(
     name: str,
     category: str,
     stated: Mapping[str, Stated],
     schema: type[BaseModel],
     output: OutputFormat,
-) -> TypedLabels:
-    """The labels of a document as values of its schema.
+) -> tuple[dict[str, Writable | Rows], list[FieldError]]:
+    """The labels of a document as values by attribute, and the errors of labels left out.
 
-    name: of the document, for messages. stated: by attribute, under its name or the one that the
-    model is shown. output: only its literals are used.
+    An explicit null is None. name: of the document, for messages. stated: by attribute, under its
+    name or the one that the model is shown. output: only its literals are used.
 
     Raises InputError for an attribute that the schema does not have.
     """
@@ -80,7 +68,7 @@ def typed_labels(
         for attribute in attributes
         if attribute.name in by_name and attribute.name not in wrong
     }
-    return TypedLabels(values, tuple(errors))
+    return values, errors
 
 
 def labelled_instance(
@@ -92,11 +80,11 @@ def labelled_instance(
     that the schema does not have or refuses.
     """
     written = get_format("json")
-    labels = typed_labels(name, category, stated, schema, written)
+    values, refused = typed_labels(name, category, stated, schema, written)
     attributes = _attributes_of(schema)
-    slots = [slot_text(item, labels.values.get(item.name), written) for item in attributes]
+    slots = [slot_text(item, values.get(item.name), written) for item in attributes]
     extraction = build(schema, attributes, slots, written, index=0, document_id=None)
-    if errors := [*labels.errors, *extraction.errors]:
+    if errors := [*refused, *extraction.errors]:
         where = f"{errors[0].field}: " if errors[0].field else ""
         raise InputError(f"document {name}: {where}{errors[0].message}")
     assert extraction.value is not None  # else there is an error

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from schemax.base.messages import counted
@@ -20,66 +21,6 @@ from schemax.results.list_results import without_items
 
 _MOST = 20
 _SETTINGS = ("dtype", "decoding layout", "quantization", "adapter", "on too long", "html", "text")
-
-
-@dataclass(slots=True)
-class _Field:
-    rows: int = 0
-    stated: int = 0
-    errors: int = 0
-    known: int = 0
-    confidence: float = 0.0
-    least: float = 1.0
-
-
-@dataclass(slots=True)
-class Overview:
-    """Counts over all rows, including rows that the page does not hold.
-
-    facts: (name, text), shown as they are.
-    """
-
-    facts: list[tuple[str, str]] = field(default_factory=list)
-    _fields: dict[str, _Field] = field(default_factory=dict)
-    _tally: Tally = field(default_factory=Tally)
-
-    def add(self, item: Extraction[Any]) -> None:
-        errors = [asdict(error) for error in item.errors]
-        attributes: dict[str, Any] | None = None if item.value is None else {}
-        self._tally.add_row({"id": item.document_id, "attributes": attributes, "errors": errors})
-        wrong = {error.field for error in item.errors}
-        for name, result in without_items(item.fields).items():
-            counts = self._fields.setdefault(name, _Field())
-            counts.rows += 1
-            counts.stated += result.value is not None and result.value != []
-            counts.errors += name in wrong
-            if result.confidence is not None:
-                counts.known += 1
-                counts.confidence += result.confidence
-                counts.least = min(counts.least, result.confidence)
-
-    def plain(self) -> dict[str, Any]:
-        summary = self._tally.summary()
-        return {
-            "facts": self.facts,
-            "failed": summary.failed,
-            "failures": summary.failure_kinds[:_MOST],
-            "errors": summary.error_kinds[:_MOST],
-            "duplicates": [summary.duplicates, list(summary.duplicate_ids)],
-            "fields": [
-                {
-                    "name": name,
-                    "rows": counts.rows,
-                    "stated": counts.stated,
-                    "errors": counts.errors,
-                    "confidence": round(counts.confidence / counts.known, 4)
-                    if counts.known
-                    else None,
-                    "least": round(counts.least, 4) if counts.known else None,
-                }
-                for name, counts in self._fields.items()
-            ],
-        }
 
 
 def facts_of(record: RunRecord, price_per_hour: float | None = None) -> list[tuple[str, str]]:
@@ -130,7 +71,10 @@ SCRIPTS = (
 
 
 class Report:
-    """A growing page in bounded memory: rows beyond its limits are only counted."""
+    """A growing page in bounded memory: rows beyond its limits are only counted.
+
+    facts: (name, text) about the run, shown as they are.
+    """
 
     def __init__(self, title: str | None = None, *, limit: int = MOST_ROWS) -> None:
         self.total = 0
@@ -140,13 +84,16 @@ class Report:
         self._field_sets = FieldSets()
         self._images = PageImages()
         self._rows: list[str] = []
-        self.overview = Overview()
+        self.facts: list[tuple[str, str]] = []
+        self._tally = Tally()
+        self._counts: dict[str, Counter[str]] = {}  # by field
+        self._confidences: dict[str, tuple[float, int, float]] = {}  # sum, number, least
         self._room = MOST_CHARACTERS
 
     def add(self, item: Extraction[Any]) -> None:
         """Adds a row, or counts it. Rows may come in any order: the page sorts them by index."""
         self.total += 1
-        self.overview.add(item)
+        self._count(item)
         if len(self._rows) >= self._limit or self._room <= 0:
             return
         room = self._images.room
@@ -154,6 +101,38 @@ class Report:
         self._room -= len(row) - (room - self._images.room)
         if self._room >= 0:
             self._rows.append(row)
+
+    def _count(self, item: Extraction[Any]) -> None:
+        """Counts a row for the overview, which is about all rows."""
+        errors = [asdict(error) for error in item.errors]
+        attributes: dict[str, Any] | None = None if item.value is None else {}
+        self._tally.add_row({"id": item.document_id, "attributes": attributes, "errors": errors})
+        wrong = {error.field for error in item.errors}
+        for name, result in without_items(item.fields).items():
+            counts = self._counts.setdefault(name, Counter())
+            stated = int(result.value is not None and result.value != [])
+            counts.update(rows=1, stated=stated, errors=int(name in wrong))
+            if result.confidence is not None:
+                total, number, least = self._confidences.get(name, (0.0, 0, 1.0))
+                total, least = total + result.confidence, min(least, result.confidence)
+                self._confidences[name] = total, number + 1, least
+
+    def _overview(self) -> dict[str, Any]:
+        summary = self._tally.summary()
+        fields = []
+        for name, counts in self._counts.items():
+            total, number, least = self._confidences.get(name, (0.0, 0, 1.0))
+            mean = round(total / number, 4) if number else None
+            sure = {"confidence": mean, "least": round(least, 4) if number else None}
+            fields.append({"name": name, **counts, **sure})
+        return {
+            "facts": self.facts,
+            "failed": summary.failed,
+            "failures": summary.failure_kinds[:_MOST],
+            "errors": summary.error_kinds[:_MOST],
+            "duplicates": [summary.duplicates, list(summary.duplicate_ids)],
+            "fields": fields,
+        }
 
     def html(self) -> str:
         """Returns the page. It can be encoded as UTF-8, whatever the texts hold."""
@@ -172,7 +151,7 @@ class Report:
             "cut": self.cut,
             "fields": list(self._field_sets.fields),
             "layouts": self._field_sets.plain(),
-            "overview": self.overview.plain(),
+            "overview": self._overview(),
         }
         return f'{to_json(head)[:-1]},"rows":[{",".join(self._rows)}]}}'
 

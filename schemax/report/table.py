@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -30,17 +30,13 @@ def add_table(
     Rows have texts if the input is unchanged. Raises InputError for a table that cannot be read.
     """
     models: dict[str, type[BaseModel]] = {}
-    texts = _Texts(record)
-    for row in read_results(output, record.table):
-        index = row["index"]
-        row_texts = texts.of(index)
-        if index not in done:
+    rows = read_results(output, record.table)
+    for row, texts in _with_texts(rows, record, page):
+        if row["index"] not in done:
             category = row.get("schema") or record.category or "rows"
             if category not in models:
                 models[category] = _model(category, record, declare)
-            page.add(_extraction(row, row_texts, models[category], _paths(row, record)))
-    if texts.problem is not None:
-        page.overview.facts.append(("Texts", texts.problem))
+            page.add(_extraction(row, texts, models[category], _paths(row, record)))
 
 
 def _model(category: str, record: RunRecord, declare: Declare) -> type[BaseModel]:
@@ -54,35 +50,35 @@ def _model(category: str, record: RunRecord, declare: Declare) -> type[BaseModel
     return empty
 
 
-class _Texts:
-    """The texts of rows, read in order. problem: why there are no texts, or None."""
-
-    def __init__(self, record: RunRecord) -> None:
-        settings, files = record.settings, record.summary.inputs
-        self.problem: str | None = None
-        self._shown = RecordFields.of(
-            settings["text"], settings["id"], settings["category"], settings["html"]
-        )
-        self._rows: Iterator[tuple[int, Any]] = iter(())
-        try:
-            if fingerprint.differences(settings, fingerprint.of_files(files)):
-                self.problem = "not shown: the input has changed"
-            else:
-                shard = Shard.parse(settings["shard"])
-                self._rows = InputFiles(files, self._shown.needed, settings["limit"], shard).rows()
-        except InputError as error:
-            self.problem = f"not shown: {error}"
-        self._next = next(self._rows, None)
-
-    def of(self, index: int) -> Mapping[str, str]:
-        while self._next is not None and self._next[0] < index:
-            self._next = next(self._rows, None)
-        if self._next is None or self._next[0] != index:
-            return {}
-        try:
-            return shown_text(self._next[1], self._shown)[1]
-        except ValueError:
-            return {}
+def _with_texts(
+    rows: Iterable[Mapping[str, Any]], record: RunRecord, page: Report
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, str]]]:
+    """Yields rows with the texts they were read from; the page tells why there are no texts."""
+    settings, files = record.settings, record.summary.inputs
+    shown = RecordFields.of(
+        settings["text"], settings["id"], settings["category"], settings["html"]
+    )
+    records: Iterator[tuple[int, Any]] = iter(())
+    problem = None
+    try:
+        if fingerprint.differences(settings, fingerprint.of_files(files)):
+            problem = "the input has changed"
+        else:
+            shard = Shard.parse(settings["shard"])
+            records = InputFiles(files, shown.needed, settings["limit"], shard).rows()
+    except InputError as error:
+        problem = str(error)
+    there = next(records, None)
+    for row in rows:
+        texts: Mapping[str, str] = {}
+        while there is not None and there[0] < row["index"]:
+            there = next(records, None)
+        if there is not None and there[0] == row["index"]:
+            with suppress(ValueError):
+                texts = shown_text(there[1], shown)[1]
+        yield row, texts
+    if problem is not None:
+        page.facts.append(("Texts", f"not shown: {problem}"))
 
 
 def _paths(row: Mapping[str, Any], record: RunRecord) -> list[tuple[str, ...]]:

@@ -70,7 +70,7 @@ def training_example(
     stated: Mapping[str, Stated],
     schemas: Mapping[str, type[BaseModel]],
     output: OutputFormat,
-) -> tuple[TrainingExample, tuple[FieldError, ...]]:
+) -> tuple[TrainingExample, Sequence[FieldError]]:
     """Returns a training example, and the errors of values that it leaves out as unknown.
 
     stated: by name or title of attributes.
@@ -82,10 +82,10 @@ def training_example(
         raise InputError(
             f"document {name}: no schema for category {annotated.category!r}; known are {known}"
         )
-    labels = typed_labels(name, annotated.category, stated, schema, output)
-    unknown = frozenset(error.field for error in labels.errors if error.field)
+    values, errors = typed_labels(name, annotated.category, stated, schema, output)
+    unknown = frozenset(error.field for error in errors if error.field)
     text = shown_text(name, annotated)
-    return TrainingExample(name, annotated.category, text, labels.values, unknown), labels.errors
+    return TrainingExample(name, annotated.category, text, values, unknown), errors
 
 
 def read_training_examples(

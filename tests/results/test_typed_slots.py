@@ -332,11 +332,11 @@ def test_units_and_strictness_go_through_json_schema() -> None:
 
 def test_labels_are_read_as_outputs_are() -> None:
     stated = {"size": "140 cm", "pieces": "two", "smart": "yes", "resolution": "4k", "price": "x"}
-    labels = typed_labels("d", "tv", stated, Television, get_format("json"))
-    assert labels.values == {
+    values, errors = typed_labels("d", "tv", stated, Television, get_format("json"))
+    assert values == {
         "size": Decimal("55.1"),
         "pieces": Decimal(2),
         "smart": True,
         "resolution": "4K",
     }
-    assert [error.field for error in labels.errors] == ["price"]
+    assert [error.field for error in errors] == ["price"]
