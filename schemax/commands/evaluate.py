@@ -22,7 +22,7 @@ from schemax.commands.options import (
 )
 from schemax.evaluation.comparison import compare
 from schemax.evaluation.datasets import dataset
-from schemax.evaluation.evaluate import ALONE, Evaluation, judged, setting_of
+from schemax.evaluation.evaluate import ALONE, judged, measure_settings, setting_of
 from schemax.evaluation.judge import JudgeForm
 from schemax.evaluation.reliability import check_picture, plot_reliability
 from schemax.evaluation.runs import check_alike, read_run
@@ -92,20 +92,22 @@ def evaluate(args: Args) -> None:
     if any(counts) and args.examples is None:
         raise UsageError("--shots requires --examples, but for --shots 0")
     names = [name.strip() for name in (args.decoding or "").split(",")]
-    evaluation = Evaluation(
-        dataset(args.data, "test", args.schemas, args.language),
-        [name.strip() for name in args.model.split(",")] if args.model else [None],
-        [
-            (name, replace(args, decoding=name.removesuffix(ALONE) or None).settings())
-            for name in names
-        ],
-        limit=args.limit,
-        shots=args.examples,
-        counts=counts,
-        schema_examples=args.schema_examples,
-    )
+    data = dataset(args.data, "test", args.schemas, args.language)
+    decodings = [
+        (name, replace(args, decoding=name.removesuffix(ALONE) or None).settings())
+        for name in names
+    ]
     with plain_warnings(quiet=args.as_json):
-        models, runs = evaluation.run(lambda name: replace(args, model=name).extractor(args.prompt))
+        models, runs = measure_settings(
+            data,
+            [name.strip() for name in args.model.split(",")] if args.model else [None],
+            decodings,
+            lambda name: replace(args, model=name).extractor(args.prompt),
+            limit=args.limit,
+            shots=args.examples,
+            counts=counts,
+            schema_examples=args.schema_examples,
+        )
         runs = [replace(run, dollars_per_hour=args.price_per_hour) for run in runs]
         if (judge := args.judge) is not None:
             if options.is_address(judge):

@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any, get_args
@@ -59,6 +59,9 @@ def measure(
     name: the decoding's; the suffix `ALONE` asks for every field by itself.
     settings: arguments of `Extractor.stream`. num_shots: the most examples in a prompt.
     """
+    if sys.stderr.isatty():  # a line, since a progress bar would cost measured time
+        behind = "" if num_shots is None else f" behind {counted(num_shots, 'example')}"
+        say(f"{name}: {counted(len(examples), 'document')}{behind} ...")
     schema_parts = parts_of(schemas) if name.endswith(ALONE) else [schemas]
     _read(extractor, examples[:_WARM_UP], schema_parts, shots, settings)
     started = time.perf_counter()
@@ -182,77 +185,61 @@ def _examples_of(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """A measurement of every decoding of every model with every number of examples.
+def measure_settings(
+    data: Dataset,
+    names: Sequence[str | None],
+    decodings: Sequence[tuple[str, Mapping[str, Any]]],
+    load: Callable[[str | None], Extractor],
+    *,
+    limit: int | None = None,
+    shots: Path | None = None,
+    counts: Sequence[int] = (),
+    schema_examples: bool | None = None,
+) -> tuple[dict[str | None, Extractor], list[EvaluationRun]]:
+    """Measures every decoding of every model with every number of examples.
 
-    models: names; None is the default model. decodings: (name of the run, settings of
+    names: of the models; None is the default model. decodings: (name of the run, settings of
     `Extractor.stream`); the name "" stands for the model's own decoding. shots: a file of examples;
     counts: the numbers of examples to show, () for all. schema_examples: see `as_shown`.
+
+    Returns the models by name, and a run for every setting. Raises InputError for documents, labels
+    and examples that cannot be used.
     """
-
-    data: Dataset
-    models: Sequence[str | None]
-    decodings: Sequence[tuple[str, Mapping[str, Any]]]
-    limit: int | None = None
-    shots: Path | None = None
-    counts: Sequence[int] = ()
-    schema_examples: bool | None = None
-
-    def run(
-        self, load: Callable[[str | None], Extractor]
-    ) -> tuple[dict[str | None, Extractor], list[EvaluationRun]]:
-        """Measures; returns the models by name, and a run for every setting.
-
-        Raises InputError for documents, labels and examples that cannot be used.
-        """
-        examples = read_examples(self.data.file)
-        tested = {example.text for example in examples}
-        examples = examples[: self.limit]
-        if repeated := duplicated_ids(examples):
-            say(f"note: several documents have the same id: {some_of(repeated)}")
-        extractors = {name: load(name) for name in self.models}
-        schemas = schemas_for(self.data.schemas, examples, extractors.values(), self.data.language)
-        note_texts(self.data.schemas, examples, extractors.values())
-        examples = as_declared(examples, schemas)
-        note_misfits(examples, schemas)
-        extractors = {
-            name: prompted(extractor, schemas, examples, self.data)
-            for name, extractor in extractors.items()
-        }
-        shots = None
-        if self.shots is not None:
-            read, most = Shots.read(self.shots, schemas), max(self.counts, default=None)
-            shots = shots_for(read, schemas, self.data, hidden=tested, count=most)
-        counts: Sequence[int | None] = self.counts
-        if not counts:
-            counts = [None if shots is None else shots.most]
-        measurements: list[tuple[Any, ...]] = []
-        for model, extractor in extractors.items():
-            note_trained(model, extractor, self.decodings[0][1], self.shots or self.counts or None)
-            own = as_shown(schemas, self.data.schemas, examples, extractor, self.schema_examples)
-            for name, settings in self.decodings:
-                called = name or decoding_name(extractor.defaults.decoding)
-                for count in counts:
-                    pairs: Any = {category: [] for category in own}
-                    if count is None:
-                        pairs = None
-                    elif shots is not None:
-                        pairs = shots.first(count).of(own)
-                    # Raises this setting's errors now, not after hours of other settings.
-                    extractor.stream((), own, category="category", examples=pairs, **settings)
-                    measurements.append((model, extractor, own, called, settings, count, pairs))
-        return extractors, [self._measured(examples, *measurement) for measurement in measurements]
-
-    def _measured(
-        self, examples: Sequence[Example], model: str | None, extractor: Extractor, *setting: Any
-    ) -> EvaluationRun:
-        schemas, name, settings, count, pairs = setting
-        if sys.stderr.isatty():  # a line, since a progress bar would cost measured time
-            behind = "" if count is None else f" behind {counted(count, 'example')}"
-            say(f"{name}: {counted(len(examples), 'document')}{behind} ...")
-        run = measure(extractor, examples, schemas, name, settings, count, pairs)
-        return replace(run, model=str(model)) if len({*self.models}) > 1 else run
+    examples = read_examples(data.file)
+    tested = {example.text for example in examples}
+    examples = examples[:limit]
+    if repeated := duplicated_ids(examples):
+        say(f"note: several documents have the same id: {some_of(repeated)}")
+    extractors = {name: load(name) for name in names}
+    schemas = schemas_for(data.schemas, examples, extractors.values(), data.language)
+    note_texts(data.schemas, examples, extractors.values())
+    examples = as_declared(examples, schemas)
+    note_misfits(examples, schemas)
+    extractors = {
+        name: prompted(extractor, schemas, examples, data) for name, extractor in extractors.items()
+    }
+    shown = None
+    if shots is not None:
+        most = max(counts, default=None)
+        shown = shots_for(Shots.read(shots, schemas), schemas, data, hidden=tested, count=most)
+    numbers: Sequence[int | None] = counts or [None if shown is None else shown.most]
+    measurements: list[tuple[str | None, tuple[Any, ...]]] = []
+    for model, extractor in extractors.items():
+        note_trained(model, extractor, decodings[0][1], shots or counts or None)
+        own = as_shown(schemas, data.schemas, examples, extractor, schema_examples)
+        for name, settings in decodings:
+            called = name or decoding_name(extractor.defaults.decoding)
+            for count in numbers:
+                pairs: Any = {category: [] for category in own}
+                if count is None:
+                    pairs = None
+                elif shown is not None:
+                    pairs = shown.first(count).of(own)
+                # Raises this setting's errors now, not after hours of other settings.
+                extractor.stream((), own, category="category", examples=pairs, **settings)
+                measurement = extractor, examples, own, called, settings, count, pairs
+                measurements.append((str(model) if len(extractors) > 1 else None, measurement))
+    return extractors, [replace(measure(*given), model=model) for model, given in measurements]
 
 
 def judged(

@@ -123,25 +123,15 @@ def product_judgement(names: Sequence[str]) -> type[BaseModel]:
     return create_model("Judgement", __base__=AttrSchema, __cls_kwargs__=settings, **declared)
 
 
-@dataclass(frozen=True, slots=True)
-class LabelAgreement:
-    """Agreement of verdicts with labels.
+def agreement(
+    cases: Sequence[Case], verdicts: Sequence[Verdict | None], scores: Scores
+) -> dict[str, float]:
+    """Returns the agreement of verdicts with labels. scores: of the predictions in the cases.
 
     pairs: annotated pairs with a verdict. same_class: pairs whose verdict is the label's class.
     same_side: pairs that verdict and label agree to be right, or wrong. kappa: Cohen's kappa of
     right and wrong; 0 if undefined.
     """
-
-    pairs: int
-    same_class: int
-    same_side: int
-    kappa: float
-
-
-def agreement(
-    cases: Sequence[Case], verdicts: Sequence[Verdict | None], scores: Scores
-) -> LabelAgreement:
-    """Returns the agreement of verdicts with labels. scores: of the predictions in the cases."""
     by_label = {(p.product, p.attribute): p.outcome for p in scores.pairs if p.annotated}
     pairs = [
         (verdict, _CLASS_OF[by_label[case.product, case.attribute]])
@@ -153,12 +143,12 @@ def agreement(
     count = max(1, len(sides))
     judged, labelled = (sum(side[n] for side in sides) / count for n in (0, 1))
     chance = judged * labelled + (1 - judged) * (1 - labelled)
-    return LabelAgreement(
-        pairs=len(pairs),
-        same_class=sum(verdict == label for verdict, label in pairs),
-        same_side=same,
-        kappa=(same / count - chance) / (1 - chance) if chance < 1 else 0.0,
-    )
+    return {
+        "pairs": len(pairs),
+        "same_class": sum(verdict == label for verdict, label in pairs),
+        "same_side": same,
+        "kappa": (same / count - chance) / (1 - chance) if chance < 1 else 0.0,
+    }
 
 
 def ask(

@@ -146,7 +146,7 @@ class EvaluationRun:
                 "model": judged.model,
                 **_rates(judged.score),
                 "verdicts": asdict(judged.score),
-                "agreement": asdict(agreement(judged.cases, judged.verdicts, self.scores)),
+                "agreement": agreement(judged.cases, judged.verdicts, self.scores),
             }
         if details:
             data["predictions"] = self._rows()

@@ -141,27 +141,15 @@ def _dataset(path: Path) -> Iterator[Any]:
         raise InputError(f"cannot read {path}: {error}") from error
 
 
-class _Item(TypedDict, total=False):
-    """A region, entry or relation of an annotation."""
-
-    type: Any
-    value: Any
-    from_name: str | None
-
-
-class _Annotation(TypedDict, total=False):
-    was_cancelled: bool | None
-    result: list[_Item] | None
-
-
 class _Task(TypedDict, total=False):
     id: Any
     data: Required[dict[str, Any]]
-    annotations: list[_Annotation] | None
-    completions: list[_Annotation] | None
+    annotations: list[dict[str, Any]] | None
+    completions: list[dict[str, Any]] | None
 
 
 _TASK = TypeAdapter(_Task)
+_ITEMS = TypeAdapter(list[dict[str, Any]])
 _FIELDS = TypeAdapter(list[str])
 
 # Types of regions in a text, whose label names the attribute; other controls have its name.
@@ -182,18 +170,19 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
         checked = _TASK.validate_python(task)
         fields = _FIELDS.validate_python(checked["data"].get("fields") or [])
+        listed = checked.get("annotations", checked.get("completions")) or ()
+        counted = [annotation for annotation in listed if not annotation.get("was_cancelled")]
+        items = _ITEMS.validate_python(counted[-1].get("result") or []) if counted else None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the task"
         raise ValueError(f"{place}: {first['msg']}, as Label Studio exports tasks") from error
     data = checked["data"]
-    listed = checked.get("annotations", checked.get("completions"))
-    annotations = [annotation for annotation in listed or () if not annotation.get("was_cancelled")]
-    if not annotations:
+    if items is None:
         return None
     regions: dict[str, list[Any]] = {}
     entered: dict[str, list[Any]] = {}
-    for item in annotations[-1].get("result") or ():
+    for item in items:
         name, stated = _stated(item)
         if name is not None:
             values = regions if item.get("type") in _REGIONS else entered
@@ -215,7 +204,7 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _stated(item: _Item) -> tuple[str | None, Sequence[Any]]:
+def _stated(item: Mapping[str, Any]) -> tuple[str | None, Sequence[Any]]:
     """Returns the attribute of an annotation's item, None for relations, and its values."""
     kind, value = item.get("type"), item.get("value")
     if not isinstance(value, Mapping) or not isinstance(kind, str):
@@ -224,6 +213,7 @@ def _stated(item: _Item) -> tuple[str | None, Sequence[Any]]:
         names, text = value.get(kind), value.get("text")
         name = names[0] if isinstance(names, list) and names else None
         return (name, [text]) if isinstance(name, str) and text is not None else (None, ())
-    stated = value.get("text" if kind == "textarea" else kind)
+    name, stated = item.get("from_name"), value.get("text" if kind == "textarea" else kind)
     items = stated if isinstance(stated, list) else [stated]
-    return (item.get("from_name"), items) if items and stated is not None else (None, ())
+    is_stated = isinstance(name, str) and items and stated is not None
+    return (name, items) if is_stated else (None, ())

@@ -147,10 +147,14 @@ _ATTRIBUTES: Columns = {
 }
 
 
-def _agrees(name: str, item: tuple[EvaluationRun, Judged]) -> Any:
+def _agreement(item: tuple[EvaluationRun, Judged]) -> dict[str, float]:
+    return agreement(item[1].cases, item[1].verdicts, item[0].scores)
+
+
+def _agrees(name: str, item: tuple[EvaluationRun, Judged]) -> float:
     """Returns a share of the annotated pairs."""
-    labelled = agreement(item[1].cases, item[1].verdicts, item[0].scores)
-    return getattr(labelled, name) / max(1, labelled.pairs)
+    labelled = _agreement(item)
+    return labelled[name] / max(1, labelled["pairs"])
 
 
 # Items: (run, one of its judges).
@@ -172,7 +176,7 @@ _AGREEMENT: Columns = {
     "at once": lambda item: "a " + item[1].form,
     "class as\nlabelled": partial(_agrees, "same_class"),
     "right or wrong\nas labelled": partial(_agrees, "same_side"),
-    "Cohen's\nkappa": lambda item: agreement(item[1].cases, item[1].verdicts, item[0].scores).kappa,
+    "Cohen's\nkappa": lambda item: _agreement(item)["kappa"],
 }
 
 

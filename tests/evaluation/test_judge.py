@@ -163,11 +163,10 @@ def test_agreement_with_labels() -> None:
         *("correct", "incorrect", "correct null", "hallucination", "missing", "correct"),
     ]
     found = agreement(cases, as_labelled, scores)
-    assert (found.pairs, found.same_class, found.same_side, found.kappa) == (5, 5, 5, 1)
+    assert found == {"pairs": 5, "same_class": 5, "same_side": 5, "kappa": 1}
     # One class off but on the same side, one on the other side, one without a class.
     changed = [as_labelled[0], "hallucination", "missing", None, *as_labelled[4:]]
     found = agreement(cases, changed, scores)
-    assert (found.pairs, found.same_class, found.same_side) == (4, 2, 3)
     # Right are 2 of 4 by the labels and 1 of 4 by the judge: chance is one half.
-    assert found.kappa == pytest.approx(0.5)
-    assert agreement([], [], scores).kappa == 0
+    assert found == {"pairs": 4, "same_class": 2, "same_side": 3, "kappa": pytest.approx(0.5)}
+    assert agreement([], [], scores)["kappa"] == 0
