@@ -171,11 +171,10 @@ def train(args: Args) -> None:
         check_picture("--plot", args.plot)
     # Imported here because they import torch, which takes seconds.
     from schemax.training.card import plot_training
-    from schemax.training.distillation import Labelling
-    from schemax.training.fine_tuning import FineTuning
+    from schemax.training.distillation import is_by_model
+    from schemax.training.fine_tuning import fine_tune
 
-    labelling = Labelling(args.labels, args.teacher, teaching)
-    if labelling.by_model and _num_processes() > 1:
+    if is_by_model(args.labels, args.teacher) and _num_processes() > 1:
         raise UsageError(
             "with several processes, each would predict the labels again; write them with "
             "`schemax extract` first, and give the file as --teacher"
@@ -189,22 +188,22 @@ def train(args: Args) -> None:
 
     with plain_warnings(quiet=not is_first):
         options.hush_libraries()
-        work = FineTuning(
+        outcome = fine_tune(
+            out,
             dataset(args.data, "train", args.schemas, args.language),
-            labelling,
             settings,
-            settings.decoding if args.decoding else None,
+            lambda: _loaded(args, settings, loading),
+            load_teacher,
+            decoding=settings.decoding if args.decoding else None,
+            labels=args.labels,
+            teacher=args.teacher,
+            teacher_decoding=teaching,
             test=args.test,
             keep_overlap=args.keep_overlap,
             format=args.format,
             template=args.template,
             shots=args.examples,
             count=args.shots,
-        )
-        outcome = work.run(
-            out,
-            lambda: _loaded(args, settings, loading),
-            load_teacher,
             is_first=is_first,
             tell=say if is_first else (lambda _: None),
             device=args.device,

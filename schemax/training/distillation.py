@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -180,55 +180,47 @@ def _place(row: Mapping[str, Any], number: int, by_id: Mapping[str, int], count:
 
 
 LabelSource = Literal["gold", "teacher", "self"]
+"""Annotations, predictions of a teacher, or the model's own predictions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Labelling:
-    """The source of labels: annotations, predictions of `teacher`, or the model's own predictions.
+def is_by_model(labels: LabelSource, teacher: str | None) -> bool:
+    """Returns True if a model predicts the labels. teacher: see `labelled_examples`."""
+    return labels == "self" or (teacher is not None and not teacher.endswith(".jsonl"))
 
+
+def labelled_examples(
+    annotated: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    extractor: Extractor,
+    settings: Mapping[str, Any],
+    load: Callable[[str], Extractor],
+    labels: LabelSource = "gold",
+    teacher: str | None = None,
+    decoding: DecodingConfig | None = None,
+) -> list[TrainingExample]:
+    """Returns training examples for a model.
+
+    settings: format, template and examples of `Extractor.stream`. load: loads a teacher.
     teacher: a model, a server's address, or a file of rows written by `schemax extract`.
     decoding: of the teacher or the model itself; None: as it was trained, else autoregressive.
     """
-
-    labels: LabelSource = "gold"
-    teacher: str | None = None
-    decoding: DecodingConfig | None = None
-
-    @property
-    def by_model(self) -> bool:
-        """True if a model predicts the labels."""
-        of_teacher = self.teacher is not None and not self.teacher.endswith(".jsonl")
-        return self.labels == "self" or of_teacher
-
-    def examples(
-        self,
-        annotated: Sequence[Example],
-        schemas: Mapping[str, type[BaseModel]],
-        extractor: Extractor,
-        load: Callable[[str], Extractor],
-        settings: Mapping[str, Any],
-    ) -> list[TrainingExample]:
-        """Returns training examples for a model.
-
-        load: loads a teacher. settings: format, template and examples of `Extractor.stream`.
-        """
-        output = get_format(settings["format"] or extractor.defaults.format or "json")
-        if self.labels == "gold":
-            return gold_examples(annotated, schemas, output)
-        if self.teacher is not None and not self.by_model:
-            if not Path(self.teacher).is_file():
-                raise InputError(f"no such file: {self.teacher}")
-            return examples_by_predictions(Path(self.teacher), annotated, schemas, output)
-        reader, own, template = extractor, None, settings["template"]
-        if self.teacher is not None:
-            reader, template = load(self.teacher), None
-            own, output = reader.trained.decoding, get_format(reader.defaults.format or "json")
-        return examples_by_model(
-            reader,
-            annotated,
-            schemas,
-            output,
-            self.decoding or own or PRESETS["autoregressive"],
-            template=template,
-            examples=settings["examples"],
-        )
+    output = get_format(settings["format"] or extractor.defaults.format or "json")
+    if labels == "gold":
+        return gold_examples(annotated, schemas, output)
+    if teacher is not None and not is_by_model(labels, teacher):
+        if not Path(teacher).is_file():
+            raise InputError(f"no such file: {teacher}")
+        return examples_by_predictions(Path(teacher), annotated, schemas, output)
+    reader, own, template = extractor, None, settings["template"]
+    if teacher is not None:
+        reader, template = load(teacher), None
+        own, output = reader.trained.decoding, get_format(reader.defaults.format or "json")
+    return examples_by_model(
+        reader,
+        annotated,
+        schemas,
+        output,
+        decoding or own or PRESETS["autoregressive"],
+        template=template,
+        examples=settings["examples"],
+    )

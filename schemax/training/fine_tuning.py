@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,134 +22,113 @@ from schemax.evaluation.labelled_schemas import as_declared
 from schemax.evaluation.shots import NONE, Shots, shots_for
 from schemax.extraction.extractor import Extractor
 from schemax.training.card import digest, trained_with
-from schemax.training.distillation import Labelling
+from schemax.training.distillation import LabelSource, labelled_examples
 from schemax.training.run import TrainingJob, TrainingResult, run_training
 from schemax.training.settings import TrainingSettings
 from schemax.training.training_examples import left_to_train, read_training_examples, split_examples
 
 
-@dataclass(frozen=True, slots=True)
-class FineTuning:
-    """Data, labels and settings of a fine-tuning.
+def fine_tune(
+    out: Path,
+    data: Dataset,
+    settings: TrainingSettings,
+    load: Callable[[], tuple[Extractor, str]],
+    again: Callable[[str], Extractor],
+    *,
+    decoding: DecodingConfig | None = None,
+    labels: LabelSource = "gold",
+    teacher: str | None = None,
+    teacher_decoding: DecodingConfig | None = None,
+    test: Path | None = None,
+    keep_overlap: bool = False,
+    format: str | None = None,
+    template: str | None = None,
+    shots: Path | None = None,
+    count: int | None = None,
+    is_first: bool = True,
+    **running: Any,
+) -> TrainingResult:
+    """Trains a model on annotated documents into a folder, and calibrates it there.
 
+    load: returns the model and its name. again: loads a teacher, and the trained model.
+    decoding: the decoding that the model is trained for; None: as it was trained before.
+    labels, teacher, teacher_decoding: see `labelled_examples`.
     test: documents that are left out of training, unless keep_overlap. shots: a file of examples;
     None: the documents to train on. count: prompts show so many of them.
-    decoding: the decoding that the model is trained for; None: as it was trained before.
+    is_first: True in one of several processes. running: further arguments of `run_training`.
     """
-
-    data: Dataset
-    labelling: Labelling
-    settings: TrainingSettings
-    decoding: DecodingConfig | None
-    test: Path | None = None
-    keep_overlap: bool = False
-    format: str | None = None
-    template: str | None = None
-    shots: Path | None = None
-    count: int | None = None
-
-    def run(
-        self,
-        out: Path,
-        load: Callable[[], tuple[Extractor, str]],
-        again: Callable[[str], Extractor],
-        *,
-        is_first: bool,
-        **running: Any,
-    ) -> TrainingResult:
-        """Trains into a folder, and calibrates the model there.
-
-        load: returns the model and its name. again: loads a teacher, and the trained model.
-        is_first: True in one of several processes. running: further arguments of `run_training`.
-        """
-        test, file = self.test or self.data.test, self.data.file
-        annotated = read_training_examples(file, test, keep_overlap=self.keep_overlap)
-        schemas = declared_schemas(self.data.schemas, annotated, self.data.language)
-        annotated = as_declared(annotated, schemas)
-        shots = self._shots(annotated, schemas, test)
-        pairs: Any = {} if shots is None else shots.of(schemas)
-        extractor, name = load()
-        named = {"format": self.format, "template": self.template, "decoding": self.decoding}
-        note_trained(name, extractor, named, self.shots or self.count)
-        settings = replace(self.settings, decoding=self.decoding or extractor.defaults.decoding)
-        compiled = {
-            category: extractor.compile(
-                schema,
-                **named | {"decoding": settings.decoding, "examples": pairs.get(category, ())},
-            )
-            for category, schema in schemas.items()
-        }
-        shown = {"format": self.format, "template": self.template, "examples": pairs or None}
-        examples = self.labelling.examples(annotated, schemas, extractor, again, shown)
-        if shots is not None:
-            annotated, examples = left_to_train(shots, annotated, examples, file)
-        templates = {
-            category: self.template or settings_of(schema).template or extractor.defaults.template
-            for category, schema in schemas.items()
-        }
-        trained, source = trained_with(compiled, templates)
-        work = TrainingJob(
-            extractor=extractor,
-            name=name,
-            compiled=compiled,
-            examples=examples,
-            template=source,
-            trained=trained,
-            options=shown | {"examples": pairs or ()},
-            card=self._card(name, test, shots),
-        )
-        outcome = run_training(work, out, settings, **running)
-        if is_first:
-            if shots is not None:
-                shots.write(out / EXAMPLES)
-            (out / FILE).unlink(missing_ok=True)  # left by a run that is resumed
-            if self.labelling.labels == "gold":
-                _calibrate(out, annotated, schemas, work, settings, again, shown)
-        return outcome
-
-    def _shots(
-        self, annotated: Sequence[Example], schemas: Mapping[str, Any], test: Path | None
-    ) -> Shots | None:
-        """Returns the examples that prompts show, without documents of `test`, or None."""
-        none = self.count == 0 or str(self.shots) == NONE
-        if none or (self.shots is None and self.count is None):
-            return None
-        file = self.shots
-        read = Shots.among(annotated, self.data.file) if file is None else Shots.read(file, schemas)
+    test = test or data.test
+    annotated = read_training_examples(data.file, test, keep_overlap=keep_overlap)
+    schemas = declared_schemas(data.schemas, annotated, data.language)
+    annotated = as_declared(annotated, schemas)
+    shown = None
+    if not (count == 0 or str(shots) == NONE or (shots is None and count is None)):
+        read = Shots.among(annotated, data.file) if shots is None else Shots.read(shots, schemas)
         hidden = () if test is None else {example.text for example in read_examples(test)}
-        return shots_for(read, schemas, self.data, hidden=hidden, file=test, count=self.count)
-
-    def _card(self, name: str, test: Path | None, shots: Shots | None) -> dict[str, Any]:
-        """Returns the card's entries on data and labels."""
-        labelling = self.labelling
-        teacher = Path(labelling.teacher) if labelling.teacher else None
-        files = {"train": self.data.file, "test": test, "teacher": teacher}
-        card: dict[str, Any] = {
-            "base_model": name,
-            "data": {
-                key: {"file": path.name, "sha256": digest(path)}
-                for key, path in files.items()
-                if path is not None and path.is_file()
-            },
-            "schemas": self.data.schemas or "made of the annotations",
-            "labels": labelling.labels,
-            "teacher": labelling.teacher,
-            "teacher_decoding": labelling.decoding and decoding_name(labelling.decoding),
-            "output_format": self.format,
-        }
-        if shots is not None:
-            file = self.shots
-            read = {} if file is None else {"file": file.name, "sha256": digest(file)}
-            names = {category: [name for name, _ in rows] for category, rows in shots.rows.items()}
-            card["examples"] = read | {"shown": names}
-        return card
+        shown = shots_for(read, schemas, data, hidden=hidden, file=test, count=count)
+    pairs: Any = {} if shown is None else shown.of(schemas)
+    extractor, name = load()
+    named: dict[str, Any] = {"format": format, "template": template, "decoding": decoding}
+    note_trained(name, extractor, named, shots or count)
+    settings = replace(settings, decoding=decoding or extractor.defaults.decoding)
+    named["decoding"] = settings.decoding
+    compiled = {
+        category: extractor.compile(schema, **named, examples=pairs.get(category, ()))
+        for category, schema in schemas.items()
+    }
+    options = {"format": format, "template": template, "examples": pairs or None}
+    source = labels, teacher, teacher_decoding
+    examples = labelled_examples(annotated, schemas, extractor, options, again, *source)
+    if shown is not None:
+        annotated, examples = left_to_train(shown, annotated, examples, data.file)
+    templates = {
+        category: template or settings_of(schema).template or extractor.defaults.template
+        for category, schema in schemas.items()
+    }
+    trained, text = trained_with(compiled, templates)
+    files = {"train": data.file, "test": test, "teacher": Path(teacher) if teacher else None}
+    card: dict[str, Any] = {
+        "base_model": name,
+        "data": {
+            key: {"file": path.name, "sha256": digest(path)}
+            for key, path in files.items()
+            if path is not None and path.is_file()
+        },
+        "schemas": data.schemas or "made of the annotations",
+        "labels": labels,
+        "teacher": teacher,
+        "teacher_decoding": teacher_decoding and decoding_name(teacher_decoding),
+        "output_format": format,
+    }
+    if shown is not None:
+        of_file = {} if shots is None else {"file": shots.name, "sha256": digest(shots)}
+        names = {category: [name for name, _ in rows] for category, rows in shown.rows.items()}
+        card["examples"] = of_file | {"shown": names}
+    job = TrainingJob(
+        extractor=extractor,
+        name=name,
+        compiled=compiled,
+        examples=examples,
+        template=text,
+        trained=trained,
+        options=options | {"examples": pairs or ()},
+        card=card,
+    )
+    outcome = run_training(job, out, settings, **running)
+    if is_first:
+        if shown is not None:
+            shown.write(out / EXAMPLES)
+        (out / FILE).unlink(missing_ok=True)  # left by a run that is resumed
+        if labels == "gold":
+            _calibrate(out, annotated, schemas, job, settings, again, options)
+    return outcome
 
 
 def _calibrate(
     out: Path,
     annotated: Sequence[Example],
     schemas: Mapping[str, type[BaseModel]],
-    work: TrainingJob,
+    job: TrainingJob,
     settings: TrainingSettings,
     load: Callable[[str], Extractor],
     shown: Mapping[str, Any],
@@ -157,9 +136,9 @@ def _calibrate(
     """Writes a calibration on the held-out documents into a folder, if they suffice."""
     if settings.decoding.layout == "autoregressive" or not settings.held_out:
         return
-    _, kept_back = split_examples(work.examples, settings.held_out, settings.seed)
+    _, kept_back = split_examples(job.examples, settings.held_out, settings.seed)
     texts = {kept.text for kept in kept_back}
-    pairs = zip(annotated, work.examples, strict=True)
+    pairs = zip(annotated, job.examples, strict=True)
     held_out = [document for document, example in pairs if example.text in texts]
     labelled = sum(len(document.attributes) for document in held_out)
     if labelled < FEWEST:
@@ -171,7 +150,7 @@ def _calibrate(
             held_out,
             schemas,
             (shown["format"],),
-            decoding=work.trained.decoding,
+            decoding=job.trained.decoding,
             template=shown["template"],
             shots=shown["examples"],
         )

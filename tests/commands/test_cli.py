@@ -12,8 +12,8 @@ from conftest import TITLES
 from seams import replaced
 
 from schemax.base.resources import resource_dir
+from schemax.commands import demo
 from schemax.errors import ModelError
-from schemax.evaluation.diagnosis import listings as demo
 
 
 def test_rows_come_in_the_order_of_the_input(run: Run, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_the_baseline_of_the_demo_is_bounded_and_comes_after_the_values(
     replaced(monkeypatch, "seconds of the demo's baseline", 0)
     assert "1 of the listings" in run("demo").stdout
 
-    def stopped(*_: object) -> demo.Cost:
+    def stopped(*_: object) -> tuple[int, float]:
         raise ModelError("stopped here")
 
     replaced(monkeypatch, "cost of a listing", stopped)

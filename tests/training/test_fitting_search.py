@@ -19,7 +19,6 @@ from schemax.training.fitting.search import (
     Outcomes,
     OutOfTime,
     Search,
-    Space,
     better_share,
     score,
 )
@@ -68,7 +67,7 @@ def search(
 ) -> tuple[Search, Objective]:
     categories = {row: name for name, some in rows.items() for row in some}
     objective = Objective(worth, categories, most)
-    return Search(objective, rows, Space(pool, **space), Candidate("verbatim")), objective
+    return Search(objective, rows, pool, Candidate("verbatim"), **space), objective
 
 
 def test_it_finds_the_settings_that_are_worth_most() -> None:

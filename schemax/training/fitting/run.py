@@ -38,7 +38,7 @@ from schemax.extraction.stated import titles_of
 from schemax.io import fingerprint
 from schemax.servers.remote import RemoteModel
 from schemax.training.fitting.measuring import Measuring, Trials, Work
-from schemax.training.fitting.search import SIZES, Candidate, Search, Space, Trial
+from schemax.training.fitting.search import SIZES, Candidate, Search, Trial
 from schemax.training.fitting.split import Split, coverage_order, split_rows
 
 SEARCHING = 0.8
@@ -124,12 +124,12 @@ def fit(
         measure = Measuring(work, trials, SEARCHING * seconds)
         first = _first(work)
         space = _space(work, split, first)
-        search = Search(measure, split.deciding, space, first, seed=seed)
+        search = Search(measure, split.deciding, best=first, seed=seed, **space)
 
         def tell_trial(trial: Trial) -> None:
             left = max(0.0, measure.seconds - trials.seconds)
             usual = trials.seconds / trial.number
-            about = min(space.trials, trial.number + int(left / max(usual, 1e-9)))
+            about = min(search.expected, trial.number + int(left / max(usual, 1e-9)))
             better = ", the best so far" if trial.better and trial.number > 1 else ""
             tell(
                 f"trial {trial.number} of about {max(about, trial.number)}: {trial.candidate}: "
@@ -216,8 +216,8 @@ def _has_slots(extractor: Extractor) -> bool:
     return extractor.defaults.decoding.is_held and not isinstance(extractor.model, RemoteModel)
 
 
-def _space(work: Work, split: Split, first: Candidate) -> Space:
-    """Returns the search space of this model; rows that cover most come first."""
+def _space(work: Work, split: Split, first: Candidate) -> dict[str, Any]:
+    """Returns what a `Search` tries for this model; rows that cover most come first."""
     extractor = work.extractor
     labels = {row: work.examples[row].stated for row in work.shots}
     pool = {}
@@ -239,13 +239,13 @@ def _space(work: Work, split: Split, first: Candidate) -> Space:
         for schema in work.schemas.values()
         for attribute in compile_attributes(schema)
     )
-    return Space(
-        pool,
-        templates=tuple(work.templates),
-        constrain=(alternative,) if slots else (),
-        contextual_calibration=(not scored,) if slots and chosen else (),
-        nearest=NEAREST if nearest else (),
-    )
+    return {
+        "pool": pool,
+        "templates": tuple(work.templates),
+        "constrain": (alternative,) if slots else (),
+        "contextual_calibration": (not scored,) if slots and chosen else (),
+        "nearest": NEAREST if nearest else (),
+    }
 
 
 def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:

@@ -100,31 +100,6 @@ class OutOfTime(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
-    """The settings and demonstrations that are tried.
-
-    pool: category -> rows that may be shown, in the order of their coverage.
-    sizes: numbers of demonstrations, ascending. nearest: numbers of demonstrations that each
-        document chooses by similarity. rounds: of other demonstrations, which come last.
-    """
-
-    pool: Mapping[str, Sequence[int]]
-    templates: Sequence[str] = ()
-    constrain: Sequence[Constrain] = ("document",)
-    contextual_calibration: Sequence[bool] = ()
-    sizes: Sequence[int] = SIZES
-    nearest: Sequence[int] = ()
-    rounds: int = 6
-
-    @property
-    def trials(self) -> int:
-        """The approximate number of candidates that a complete search measures."""
-        first = len(self.sizes) + len(self.templates) + len(self.constrain) + len(self.nearest)
-        then = len(self.contextual_calibration)
-        return 1 + first + then + 5 * self.rounds
-
-
-@dataclass(frozen=True, slots=True)
 class Trial:
     """A measured candidate: its F1 on the documents that it was compared on.
 
@@ -145,7 +120,10 @@ class Search:
     """A search that replaces the best candidate by better candidates.
 
     rows: category -> documents on which candidates are compared; the pool holds none of them.
+    pool: category -> rows that may be shown, in the order of their coverage.
     best: the start, then the best candidate so far. tell: receives every trial.
+    sizes: numbers of demonstrations, ascending. nearest: numbers of demonstrations that each
+        document chooses by similarity. rounds: of other demonstrations, which come last.
 
     Numbers of demonstrations and settings change for all categories together. The rows to show are
     chosen category by category, since a category's answers depend on its own rows alone.
@@ -153,11 +131,23 @@ class Search:
 
     measure: Measure
     rows: Mapping[str, Sequence[int]]
-    space: Space
+    pool: Mapping[str, Sequence[int]]
     best: Candidate
+    templates: Sequence[str] = ()
+    constrain: Sequence[Constrain] = ("document",)
+    contextual_calibration: Sequence[bool] = ()
+    sizes: Sequence[int] = SIZES
+    nearest: Sequence[int] = ()
+    rounds: int = 6
     tell: Callable[[Trial], None] = lambda _: None
     seed: int = 0
     trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def expected(self) -> int:
+        """The approximate number of candidates that a complete search measures."""
+        first = len(self.sizes) + len(self.templates) + len(self.constrain) + len(self.nearest)
+        return 1 + first + len(self.contextual_calibration) + 5 * self.rounds
 
     def run(self) -> Candidate:
         """Returns the best candidate when all are tried or the time is over."""
@@ -170,21 +160,20 @@ class Search:
 
     def search(self) -> None:
         """Tries the settings with the largest gains first, since the time may end at any moment."""
-        space = self.space
-        most = max(map(len, space.pool.values()), default=0)
-        sizes = [size for size in space.sizes if size <= most] or [most] * bool(most)
+        most = max(map(len, self.pool.values()), default=0)
+        sizes = [size for size in self.sizes if size <= most] or [most] * bool(most)
         self._challenge([self._sized(size) for size in sizes[:1]])
-        self._challenge([replace(self.best, constrain=setting) for setting in space.constrain])
+        self._challenge([replace(self.best, constrain=setting) for setting in self.constrain])
         self._challenge(
             [
                 replace(self.best, contextual_calibration=setting)
-                for setting in space.contextual_calibration
+                for setting in self.contextual_calibration
             ]
         )
-        self._challenge([self.by_likeness(count) for count in space.nearest])
+        self._challenge([self.by_likeness(count) for count in self.nearest])
         if not self.best.nearest:
             self._challenge_sizes(sizes)
-        self._challenge([replace(self.best, template=name) for name in space.templates])
+        self._challenge([replace(self.best, template=name) for name in self.templates])
         for proposals in self._proposals():
             self._challenge_rows(proposals)
 
@@ -197,12 +186,12 @@ class Search:
             self._challenge([self._sized(size)])
 
     def by_likeness(self, count: int) -> Candidate:
-        pool = {category: tuple(rows) for category, rows in self.space.pool.items()}
+        pool = {category: tuple(rows) for category, rows in self.pool.items()}
         return replace(self.best.with_rows(pool), nearest=count)
 
     def _sized(self, size: int) -> Candidate:
         return self.best.with_rows(
-            {category: tuple(rows[:size]) for category, rows in self.space.pool.items()}
+            {category: tuple(rows[:size]) for category, rows in self.pool.items()}
         )
 
     @property
@@ -296,12 +285,12 @@ class Search:
         if self.best.nearest:
             return
         generator = random.Random(f"{self.seed}, demonstrations")
-        for _ in range(self.space.rounds):
+        for _ in range(self.rounds):
             proposals: list[Mapping[str, RowNumbers]] = []
             for change in (_grown, _swapped, _replaced, _reordered):
                 proposal = {}
                 for category, rows in self.best.shown.items():
-                    left = [row for row in self.space.pool[category] if row not in rows]
+                    left = [row for row in self.pool[category] if row not in rows]
                     if (changed := change(rows, left, generator)) != rows:
                         proposal[category] = changed
                 if proposal:
