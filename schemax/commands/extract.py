@@ -304,7 +304,7 @@ def extract(context: typer.Context, args: Args) -> None:
             refuse_inputs(args.report, map(str, filter(None, used)))
         report = nullcontext() if args.report is None else open_report(args.report, title)
         with report as page, terminable():
-            reporter = _Reporter(page)
+            on_page: set[int] = set()
             summary = Job(
                 task,
                 source,
@@ -317,7 +317,7 @@ def extract(context: typer.Context, args: Args) -> None:
                 reuse=args.reuse,
                 command=_named(context),
                 backend=args.actors_for if args.ray else in_process,
-                on_extraction=reporter,
+                on_extraction=_reporter(page, on_page),
                 on_resume=None if quiet else _say_resumed,
                 on_finished=lambda note: None if quiet else say(f"note: {note}"),
                 # A bar would mix with rows on the same terminal.
@@ -327,7 +327,7 @@ def extract(context: typer.Context, args: Args) -> None:
                 record = read_run_record(name)
                 page.facts += facts_of(record)
                 if summary.computed < summary.rows:
-                    add_table(page, name, record, AttrSchema.from_json_schema, reporter.indexes)
+                    add_table(page, name, record, AttrSchema.from_json_schema, on_page)
         if not quiet:
             for line in summary.lines():
                 say(line)
@@ -378,30 +378,31 @@ def _say_resumed(rows: int, place: str) -> None:
     say(f"note: {rows:,} finished rows are in {place}; the run goes on after them")
 
 
-class _Reporter:
-    """Reports the first failed row of each kind, and adds all rows to the page."""
+def _reporter(page: Report | None, shown: set[int]) -> Callable[[Extraction[Any]], None]:
+    """Returns a function that reports the first failed row of each kind, and adds rows to the page.
 
-    def __init__(self, page: Report | None) -> None:
-        self._page = page
-        self._reported: set[str] = set()
-        self.indexes: set[int] = set()  # of the rows on the page
+    shown: takes the indexes of the rows on the page.
+    """
+    reported: set[str] = set()
 
-    def __call__(self, item: Extraction[Any]) -> None:
-        if self._page is not None:
-            self._page.add(item)
-            self.indexes.add(item.index)
+    def report(item: Extraction[Any]) -> None:
+        if page is not None:
+            page.add(item)
+            shown.add(item.index)
         if item.value is not None:
             return
         errors = [asdict(error) for error in item.errors]
         kind = reason_of(errors)
-        if kind in self._reported or len(self._reported) > _MOST_REPORTED:
+        if kind in reported or len(reported) > _MOST_REPORTED:
             return
-        self._reported.add(kind)
-        if len(self._reported) > _MOST_REPORTED:
+        reported.add(kind)
+        if len(reported) > _MOST_REPORTED:
             say("failed: more records for other reasons, which their rows tell")
             return
         name = "" if item.document_id is None else f" ({clipped(item.document_id)})"
         say(f"failed: record {item.index}{name}: {reasons(errors)}")
+
+    return report
 
 
 def _allowance(text: str) -> Callable[[int], float]:

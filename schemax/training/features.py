@@ -6,7 +6,7 @@ import random
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemax.base.messages import some_of
 from schemax.compiler import CompiledSchema
@@ -95,9 +95,8 @@ def _features(
     keys = tuple(slot.key for slot in known if not slot.is_further)
     items = tuple(item_target(compiled, slot) for slot in known if slot.is_further)
     prompt = compiled.assemble([document], [keys])
-    plan = plan_prompt(prompt, compiled.decoding)
-    size = _size(prompt, plan, items)
-    if (problem := model.misfit(size)) is not None:
+    plan = _with_items(plan_prompt(prompt, compiled.decoding), prompt, items)
+    if (problem := model.misfit(plan)) is not None:
         notes["left out, too long for the model"].append(f"{example.name} ({problem})")
         return None
     chances = tuple(
@@ -135,24 +134,16 @@ def _features(
         - instruction
         + sum(len(ids) - 1 for ids in targets)
         + sum(len(item.key) + len(item.values) - 1 for item in items),
-        extent=size.max_position + 1 - instruction,
-        long_rope=model.uses_long_rope(size),
+        extent=plan.max_position + 1 - instruction,
+        long_rope=model.uses_long_rope(plan),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """A prompt's size; see `PromptSize`."""
-
-    max_position: int
-    max_tokens: int
-
-
-def _size(prompt: PromptIds, plan: Plan, items: Sequence[ItemTarget]) -> _Size:
-    """Returns the size of a prompt with its items."""
+def _with_items(plan: Plan, prompt: PromptIds, items: Sequence[ItemTarget]) -> Plan:
+    """Returns the plan of a prompt with its items' largest position id."""
     start = int(plan.last_position[0]) - len(prompt.keys[0][0]) + 1
     reach = max((len(item.key) + item.k_max for item in items), default=0)
-    return _Size(max(plan.max_position, start + reach - 1), plan.max_tokens)
+    return replace(plan, max_position=max(plan.max_position, start + reach - 1))
 
 
 def fill_row(

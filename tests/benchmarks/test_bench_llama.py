@@ -122,8 +122,8 @@ def test_every_token_is_passed_once(
         engine.reset(work)
         assert list(engine.run(work)) == work.expected("output")
         counts = work.counts()
-        prompts = counts.instructions + counts.documents + counts.openings
-        assert sum(read) == prompts + counts.outputs - len(work)  # nothing follows an EOS token
+        prompts = counts["instructions"] + counts["documents"] + counts["openings"]
+        assert sum(read) == prompts + counts["outputs"] - len(work)  # nothing follows an EOS token
         assert max(read) <= width
     engine.teardown()
 

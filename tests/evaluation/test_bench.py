@@ -71,11 +71,12 @@ def handmade() -> Workload:
 def test_tokens_are_counted() -> None:
     work = handmade()
     counts = work.counts()
-    assert (counts.instructions, counts.documents, counts.openings, counts.keys) == (3, 6, 2, 6)
+    read = {"instructions": 3, "documents": 6, "openings": 2, "keys": 6}
+    assert counts.items() >= read.items()
     # What completes a value is never an input: 8 tokens are generated, 4 of them passed.
-    assert (counts.values, counts.head) == (4, 8)
-    assert counts.passed == 3 + 6 + 2 + 6 + 4
-    assert counts.outputs == 6 + 8 + 2
+    assert (counts["values"], counts["head"]) == (4, 8)
+    assert counts["passed"] == 3 + 6 + 2 + 6 + 4
+    assert counts["outputs"] == 6 + 8 + 2
     assert work.output(work.listings[1]) == (24, 25, 2, 26, 41, 2, 1)
 
 
@@ -83,7 +84,7 @@ def test_the_floor_passes_exactly_these_tokens(model: Any) -> None:
     work = handmade()
     floor, reading = Floor(model, EngineOptions()), Reading(model, EngineOptions())
     assert floor.rows(work) == [(11, 5), (7, 3), (3, 0)]
-    assert sum(tokens for tokens, _ in floor.rows(work)) == work.counts().passed
+    assert sum(tokens for tokens, _ in floor.rows(work)) == work.counts()["passed"]
     assert reading.rows(work) == [(4, 0), (3, 0), (2, 0)]
     floor.setup(work)
     shapes: list[Any] = []
@@ -194,7 +195,7 @@ def test_runs_read_no_less_than_the_ones_before(model: Any, codec: TextCodec, na
     assert totals[0] == totals[1]
     # Two documents in a prompt share its opening.
     shared = len(work.categories[0].opening) if name == "paper-2" else 0
-    assert totals[0] >= work.counts().passed - shared
+    assert totals[0] >= work.counts()["passed"] - shared
 
 
 def test_an_instruction_is_read_once(model: Any, codec: TextCodec) -> None:

@@ -17,7 +17,6 @@ from transformers import (
     GenerationConfig,
     LogitsProcessor,
     LogitsProcessorList,
-    StoppingCriteria,
     StoppingCriteriaList,
 )
 
@@ -92,7 +91,7 @@ class Replayed(Engine):
                 attention_mask=mask,
                 generation_config=config,
                 logits_processor=LogitsProcessorList([replay]),
-                stopping_criteria=StoppingCriteriaList([ReplayStop(replay)]),
+                stopping_criteria=StoppingCriteriaList([replay.ended]),
                 **more,
             )
         rows = zip(
@@ -185,13 +184,6 @@ class Replay(LogitsProcessor):
         """Counts the tokens behind the prompt, up to those of the longest answer."""
         return min(input_ids.shape[1] - self.prompt_length, self.longest)
 
-
-class ReplayStop(StoppingCriteria):
-    """Ends every row with its answer."""
-
-    def __init__(self, replay: Replay) -> None:
-        self.replay = replay
-
-    def __call__(self, input_ids: Tensor, scores: Tensor, **_: object) -> Tensor:
-        """(B, T) ids so far -> (B,) whether a row is done."""
-        return self.replay.lengths <= input_ids.shape[1] - self.replay.prompt_length
+    def ended(self, input_ids: Tensor, scores: Tensor, **_: object) -> Tensor:
+        """(B, T) ids so far -> (B,) whether a row is done; a stopping criterion of `generate`."""
+        return self.lengths <= input_ids.shape[1] - self.prompt_length

@@ -173,8 +173,8 @@ def describe_work(work: Workload) -> dict[str, Any]:
         **work.facts,
         "listings": len(work),
         "slots": len(answers),
-        "tokens": {**asdict(counts), "passed": counts.passed},
-        "mean_document_tokens": counts.documents / len(work),
+        "tokens": counts,
+        "mean_document_tokens": counts["documents"] / len(work),
         "mean_value_tokens": sum(answers) / len(answers),
         "max_value_tokens": max(answers),
     }

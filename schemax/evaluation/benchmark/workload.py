@@ -47,30 +47,6 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenCounts:
-    """Counts of the tokens that every engine must process, and of autoregressive outputs.
-
-    instructions: once per category that occurs. documents, openings, keys: once per document.
-    values: generated tokens that become an input; a value's completing token does not.
-    head: positions that require logits, one per generated value token.
-    outputs: tokens that an autoregressive engine generates: keys, values, end of the output.
-    """
-
-    instructions: int
-    documents: int
-    openings: int
-    keys: int
-    values: int
-    head: int
-    outputs: int
-
-    @property
-    def passed(self) -> int:
-        """The tokens of the floor, which wastes nothing."""
-        return self.instructions + self.documents + self.openings + self.keys + self.values
-
-
-@dataclass(frozen=True, slots=True)
 class Workload:
     """A stream of documents, category by category.
 
@@ -178,19 +154,30 @@ class Workload:
     def used_categories(self) -> list[Category]:
         return [self.categories[n] for n in sorted({item.category for item in self.listings})]
 
-    def counts(self) -> TokenCounts:
+    def counts(self) -> dict[str, int]:
+        """Counts the tokens that every engine must process, and those of autoregressive outputs.
+
+        instructions: once per category that occurs. documents, openings, keys: once per document.
+        values: generated tokens that become an input; a value's completing token does not.
+        head: positions that require logits, one per generated value token.
+        outputs: tokens that an autoregressive engine generates: keys, values, end of the output.
+        passed: the tokens of the floor, which wastes nothing.
+        """
         owners = [self.categories[listing.category] for listing in self.listings]
         written = [len(answer) for listing in self.listings for answer in listing.answers]
-        keys = sum(len(key) for owner in owners for key in owner.keys)
-        return TokenCounts(
-            instructions=sum(len(category.instruction) for category in self.used_categories()),
-            documents=sum(len(listing.ids) for listing in self.listings),
-            openings=sum(len(owner.opening) for owner in owners),
-            keys=keys,
-            values=sum(written) - len(written),
-            head=sum(written),
-            outputs=keys + sum(written) + len(self.listings),
-        )
+        passed = {
+            "instructions": sum(len(category.instruction) for category in self.used_categories()),
+            "documents": sum(len(listing.ids) for listing in self.listings),
+            "openings": sum(len(owner.opening) for owner in owners),
+            "keys": sum(len(key) for owner in owners for key in owner.keys),
+            "values": sum(written) - len(written),
+        }
+        outputs = passed["keys"] + sum(written) + len(self.listings)
+        return passed | {
+            "head": sum(written),
+            "outputs": outputs,
+            "passed": sum(passed.values()),
+        }
 
 
 def first_difference(
