@@ -36,7 +36,7 @@ from schemax.training.checkpoints import (
     check_space,
     last_checkpoint,
 )
-from schemax.training.features import Features, make_features
+from schemax.training.features import make_features
 from schemax.training.models import EXTRA, TrainableModel, add_lora, merge_lora, trainable
 from schemax.training.schedule import (
     BatchDataset,
@@ -130,10 +130,28 @@ def run_training(
     described |= job.card
     if arguments.process_index == 0 or resume:
         begin_run(checkpoints, described, resume=resume)
-    batches, checks, steps, steps_per_epoch = _schedule(
-        job, settings, model, train, held_out, arguments.world_size
+    limits = RowLimits(
+        batch_tokens=settings.batch_tokens,
+        documents=settings.documents,
+        row_tokens=model.most_tokens,
+        extent=model.max_positions,
+        stacked=settings.decoding.documents == "stacked",
     )
-    _set_pace(arguments, steps, min(settings.check_every or steps_per_epoch, steps))
+    batches, steps, steps_per_epoch = plan_schedule(
+        train,
+        job.compiled,
+        limits,
+        batches_per_step=settings.gradient_accumulation * arguments.world_size,
+        num_steps=settings.num_steps,
+        seed=settings.seed,
+    )
+    order = random.Random(f"{settings.seed}, held-out batches")
+    checks = batches_of(held_out, job.compiled, limits, order)
+    arguments.max_steps = steps
+    arguments.warmup_steps = steps * 3 // 100
+    every = min(settings.check_every or steps_per_epoch, steps)
+    arguments.eval_steps = arguments.save_steps = every
+    arguments.logging_steps = max(1, min(every, steps // 20))
     config = model.model.config
     use_cache = getattr(config, "use_cache", True)  # the trainer changes it
     trainer = _trainer(job, settings, model, arguments, batches, checks, tell, callbacks)
@@ -149,7 +167,14 @@ def run_training(
         f"{padding:.1%} of the tokens are padding"
     )
     tuned, started = trainer.model, time.monotonic()
-    _train(trainer, last_checkpoint(checkpoints) if resume else None)
+    checkpoint = last_checkpoint(checkpoints) if resume else None
+    try:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    except UnpicklingError as error:
+        raise InputError(
+            f"{checkpoint} holds data that could run code, so it was not loaded; "
+            "delete this checkpoint and resume from an earlier one, or train into another folder"
+        ) from error
     config.use_cache = use_cache
     outcome = _result(trainer.state, num_trained, num_held_out, padding)
     _save(trainer, tuned, job, out, settings)
@@ -161,41 +186,6 @@ def run_training(
             shutil.rmtree(checkpoints, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
     return outcome
-
-
-def _schedule(
-    job: TrainingJob,
-    settings: TrainingSettings,
-    model: TrainableModel,
-    train: Mapping[str, Sequence[Features]],
-    held_out: Mapping[str, Sequence[Features]],
-    devices: int,
-) -> tuple[Batches, Batches, int, int]:
-    """Returns the batches to train on, the held-out batches, the steps, and the steps per epoch."""
-    limits = RowLimits(
-        batch_tokens=settings.batch_tokens,
-        documents=settings.documents,
-        row_tokens=model.most_tokens,
-        extent=model.max_positions,
-        stacked=settings.decoding.documents == "stacked",
-    )
-    batches, steps, steps_per_epoch = plan_schedule(
-        train,
-        job.compiled,
-        limits,
-        batches_per_step=settings.gradient_accumulation * devices,
-        num_steps=settings.num_steps,
-        seed=settings.seed,
-    )
-    generator = random.Random(f"{settings.seed}, held-out batches")
-    checks = batches_of(held_out, job.compiled, limits, generator)
-    return batches, checks, steps, steps_per_epoch
-
-
-def _tuned(model: Any, settings: TrainingSettings, name: str) -> Any:
-    """Returns the model with the weights that are trained: adapters, or its own."""
-    torch.manual_seed(settings.seed)
-    return model.requires_grad_(True) if settings.lora is None else add_lora(model, settings, name)
 
 
 def _trainer(
@@ -212,7 +202,11 @@ def _trainer(
 
     Raises InputError if the disk has too little room, and for F1 of sharded weights.
     """
-    tuned = _tuned(model.model, settings, job.name)
+    torch.manual_seed(settings.seed)
+    if settings.lora is None:
+        tuned: Any = model.model.requires_grad_(True)
+    else:
+        tuned = add_lora(model.model, settings, job.name)
     if arguments.process_index == 0:
         num_checks = -(-arguments.max_steps // int(arguments.save_steps))
         check_space(Path(str(arguments.output_dir)).parent, tuned, settings, num_checks)
@@ -240,14 +234,6 @@ def _is_sharded(trainer: ParallelTrainer) -> bool:
     return bool(trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled)
 
 
-def _set_pace(arguments: TrainingArguments, steps: int, every: int) -> None:
-    """Sets the numbers of steps. steps: in all; every: between checks."""
-    arguments.max_steps = steps
-    arguments.warmup_steps = steps * 3 // 100
-    arguments.eval_steps = arguments.save_steps = every
-    arguments.logging_steps = max(1, min(every, steps // 20))
-
-
 def _result(state: TrainerState, trained: int, held_out: int, padding: float) -> TrainingResult:
     history = history_of(state.log_history)
     best: dict[str, float] = {}
@@ -256,16 +242,6 @@ def _result(state: TrainerState, trained: int, held_out: int, padding: float) ->
             best = {**row, **best}
     loss, f1 = best.get("held_out_loss"), best.get("held_out_f1")
     return TrainingResult(state.global_step, trained, held_out, loss, f1, padding, history)
-
-
-def _train(trainer: ParallelTrainer, checkpoint: str | None) -> None:
-    try:
-        trainer.train(resume_from_checkpoint=checkpoint)
-    except UnpicklingError as error:
-        raise InputError(
-            f"{checkpoint} holds data that could run code, so it was not loaded; "
-            "delete this checkpoint and resume from an earlier one, or train into another folder"
-        ) from error
 
 
 def _save(
@@ -323,7 +299,7 @@ def training_arguments(
     *,
     checked: bool,
 ) -> TrainingArguments:
-    """Returns transformers' settings. `_set_pace` sets the numbers of steps.
+    """Returns transformers' settings, without the numbers of steps.
 
     peak: the highest learning rate. Raises ModelError for a device that is not available.
     """
