@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from inspect import Parameter, signature
@@ -296,12 +296,10 @@ def _is_scalar(value: Any) -> bool:
 class Inputs:
     """The inputs of a call, checked as far as this needs no model.
 
-    total: the number of products, if it is known. schemas: by category; a single schema under "".
-    options: see `Options`.
+    schemas: by category; a single schema under "". options: see `Options`.
     """
 
     documents: Iterator[Document]
-    total: int | None
     schema: type[Any] | Mapping[str, type[Any]]
     schemas: Mapping[str, type[Any]]
     shown: RecordFields
@@ -323,8 +321,7 @@ class Inputs:
         for declared in schemas.values():
             require_model(declared)
         shown = RecordFields.of_options(options)
-        total = len(products) if isinstance(products, Sized) else None
-        return cls(read_documents(products, shown), total, schema, schemas, shown, options)
+        return cls(read_documents(products, shown), schema, schemas, shown, options)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, aclosing
 from copy import copy
 from dataclasses import replace
@@ -340,8 +340,11 @@ class Extractor(AbstractContextManager["Extractor"]):
         on_error="null" these are None in the list.
         """
         check_on_error(on_error)
-        inputs = Inputs.of(self.extract, products, schema, options)
-        return self._instances(inputs, on_error, show_progress)
+        stream: Iterable[Extraction[Any]] = self.extractions(products, schema, **options)
+        if show_progress:
+            total = len(products) if isinstance(products, Sized) else None
+            stream = track(iter(stream), total=total)
+        return values_of(stream, on_error)
 
     @overload
     async def aextract(
@@ -423,22 +426,9 @@ class Extractor(AbstractContextManager["Extractor"]):
         **options: Unpack[Options],
     ) -> Extractions:
         """The extractions of `stream` and `astream`. watcher, is_quick: see `Extractions`."""
-        inputs = Inputs.of(self.extract, products, schema, options)
-        return self._extractions(inputs, watcher, is_quick)
-
-    def _instances(
-        self, inputs: Inputs, on_error: Literal["raise", "null"], show_progress: bool
-    ) -> list[Any]:
-        stream: Iterable[Extraction[Any]] = self._extractions(inputs)
-        if show_progress:
-            stream = track(iter(stream), total=inputs.total)
-        return values_of(stream, on_error)
-
-    def _extractions(
-        self, inputs: Inputs, watcher: Watcher | None = None, is_quick: bool = False
-    ) -> Extractions:
         from schemax.extraction.pipeline import Extractions  # imports torch
 
+        inputs = Inputs.of(self.extract, products, schema, options)
         return Extractions(
             self._engine,
             inputs.documents,
@@ -581,4 +571,6 @@ def extract(
         for declared in inputs.schemas.values():
             compile_attributes(declared)  # refused before a model is loaded
         extractor = Extractor.default() if model is None else loaded(str(model))
-    return extractor._instances(inputs, on_error, show_progress)
+    return extractor.extract(
+        products, schema, on_error=on_error, show_progress=show_progress, **options
+    )

@@ -118,7 +118,7 @@ def responses_routes(service: Service) -> APIRouter:
         completion = await CompletionRequest.of(
             service, messages, schema, body, most, ("input", param)
         )
-        answer = (_Answer if function is None else _Call)(service.name, body, function)
+        answer = _Answer(service.name, body, function)
         if body.stream:
             return await event_stream(request, answer.events(completion.parts()))
         done = await while_connected(request, completion.whole())
@@ -128,7 +128,10 @@ def responses_routes(service: Service) -> APIRouter:
 
 
 class _Answer:
-    """The answer in the form of this endpoint."""
+    """The answer in the form of this endpoint: a message, or a call of a function.
+
+    A refusal is a part of the message, or a message behind the call.
+    """
 
     def __init__(self, model: str, body: ResponsesRequest, function: str | None) -> None:
         self._function = function
@@ -166,8 +169,15 @@ class _Answer:
         }
 
     def _output(self, done: Part, text: str) -> list[dict[str, Any]]:
-        content = _text(text) if done.refusal is None else _refusal(done.refusal)
-        return [self._message("completed", content)]
+        refused = []
+        if done.refusal is not None:
+            refused.append(self._message("completed", _refusal(done.refusal)))
+        if self._function is None:
+            return refused or [self._message("completed", _text(text))]
+        if refused and not text:
+            return refused
+        status = "incomplete" if done.is_cut or refused else "completed"
+        return [self._call(status, text), *refused]
 
     async def events(self, parts: AsyncGenerator[Part]) -> AsyncGenerator[dict[str, Any]]:
         """Streams the answer: text, and a refusal, if any, as the second part of the content."""
@@ -195,14 +205,28 @@ class _Answer:
         ]
 
     def _begun_item(self) -> dict[str, Any]:
-        return self._message("in_progress")
+        return self._message("in_progress") if self._function is None else self._call("in_progress")
 
     def _delta(self, piece: str, *, is_first: bool) -> Iterator[dict[str, Any]]:
+        if self._function is not None:
+            yield self._argument_event("delta", delta=piece)
+            return
         if is_first:
             yield self._content_event("content_part.added", part=_text(""))
         yield self._content_event("output_text.delta", delta=piece, logprobs=[])
 
     def _end(self, done: Part, text: str, output: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        if self._function is not None:
+            yield self._argument_event("done", arguments=text, name=self._function)
+            called = output[0]
+            if called["type"] != "function_call":  # refused before its first letter
+                called = self._call("incomplete", text)
+            yield _event("output_item.done", item=called)
+            for item in output:
+                if item["type"] == "message":
+                    yield _event("output_item.added", output_index=1, item=item)
+                    yield _event("output_item.done", output_index=1, item=item)
+            return
         if text:
             yield self._content_event("output_text.done", text=text, logprobs=[])
             yield self._content_event("content_part.done", part=_text(text))
@@ -226,38 +250,10 @@ class _Answer:
     def _content_event(self, name: str, place: int = 0, /, **data: Any) -> dict[str, Any]:
         return _event(name, item_id=self._id, content_index=place, **data)
 
-
-class _Call(_Answer):
-    """The answer as a function call; a refusal is a message behind it."""
-
-    def _output(self, done: Part, text: str) -> list[dict[str, Any]]:
-        status = "incomplete" if done.is_cut or done.refusal is not None else "completed"
-        if done.refusal is None:
-            return [self._call(status, text)]
-        refused = self._message("completed", _refusal(done.refusal))
-        return [self._call(status, text), refused] if text else [refused]
-
-    def _begun_item(self) -> dict[str, Any]:
-        return self._call("in_progress", "")
-
-    def _delta(self, piece: str, *, is_first: bool) -> Iterator[dict[str, Any]]:
-        yield self._argument_event("delta", delta=piece)
-
-    def _end(self, done: Part, text: str, output: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        yield self._argument_event("done", arguments=text, name=self._function)
-        called = output[0]
-        if called["type"] != "function_call":  # refused before its first letter
-            called = self._call("incomplete", text)
-        yield _event("output_item.done", item=called)
-        for item in output:
-            if item["type"] == "message":
-                yield _event("output_item.added", output_index=1, item=item)
-                yield _event("output_item.done", output_index=1, item=item)
-
     def _argument_event(self, kind: str, /, **data: str | None) -> dict[str, Any]:
         return _event(f"function_call_arguments.{kind}", item_id=self._call_id("fc"), **data)
 
-    def _call(self, status: str, arguments: str) -> dict[str, Any]:
+    def _call(self, status: str, arguments: str = "") -> dict[str, Any]:
         return {
             "id": self._call_id("fc"),
             "call_id": self._call_id("call"),
