@@ -16,6 +16,7 @@ from schemax.commands.options import (
     Options,
     UsageError,
     listed,
+    numbers_of,
     option,
     plain_warnings,
     refused_settings,
@@ -137,7 +138,12 @@ def comparison(args: Compared, make: Callable[..., EngineOptions], rivals: Rival
             rules=Rules(args.repeats, args.rival_documents),
             options=make(
                 batch_size=args.batch_size or "auto",
-                generate_batches=_numbers(args.generate_batches, "--generate-batches"),
+                generate_batches=tuple(
+                    numbers_of(
+                        args.generate_batches,
+                        "--generate-batches takes numbers separated by commas",
+                    )
+                ),
             ),
             server=args.against,
             concurrency=args.concurrency,
@@ -174,10 +180,3 @@ def _prices(text: str | None, server: str | None) -> tuple[float, float] | None:
     if min(read, written) < 0:
         raise UsageError(f"--token-prices takes two prices, not {text!r}")
     return read, written
-
-
-def _numbers(text: str, option: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise UsageError(f"{option} takes numbers separated by commas, not {text!r}") from error

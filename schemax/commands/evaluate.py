@@ -15,7 +15,7 @@ from schemax.commands import options
 from schemax.commands.options import (
     UsageError,
     argument,
-    listed,
+    numbers_of,
     option,
     plain_warnings,
     verb,
@@ -88,7 +88,8 @@ def evaluate(args: Args) -> None:
     if args.details and not args.as_json:
         raise UsageError("--details requires --json")
     args.check()
-    counts = _counts(args.shots)
+    usage = "--shots takes numbers, such as 4 or 0,4,16"
+    counts = [*dict.fromkeys(numbers_of(args.shots, usage))] if args.shots is not None else []
     if any(counts) and args.examples is None:
         raise UsageError("--shots requires --examples, but for --shots 0")
     names = [name.strip() for name in (args.decoding or "").split(",")]
@@ -132,14 +133,6 @@ def evaluate(args: Args) -> None:
             plot_reliability(curves, picture)
         else:
             say(f"note: {picture} is not written: no predicted value has a confidence")
-
-
-def _counts(shots: str | None) -> list[int]:
-    """Reads the numbers of `--shots 0,4,16`; [] for None. Raises UsageError."""
-    counts = [int(number) if number.isdecimal() else -1 for number in listed(shots or "")]
-    if -1 in counts or (shots is not None and not counts):
-        raise UsageError(f"--shots takes numbers, such as 4 or 0,4,16; not {shots!r}")
-    return list(dict.fromkeys(counts))
 
 
 def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:

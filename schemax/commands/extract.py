@@ -27,6 +27,7 @@ from schemax.commands.options import (
     UsageError,
     argument,
     listed,
+    numbers_of,
     option,
     plain_warnings,
     refused_settings,
@@ -420,11 +421,8 @@ def _allowance(text: str) -> Callable[[int], float]:
 
 def _actors(text: str) -> int | tuple[int, int]:
     """Reads "8" and "1,8". Raises UsageError."""
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    fewest, most = numbers[0] if numbers else 0, numbers[-1] if numbers else 0
-    if len(numbers) > 2 or not 1 <= fewest <= most:
-        raise UsageError(f"--actors must be a number, or MIN,MAX such as 1,8, not {text!r}")
-    return (fewest, most) if len(numbers) == 2 else fewest
+    usage = "--actors must be a number, or MIN,MAX such as 1,8"
+    numbers = numbers_of(text, usage)
+    if len(numbers) > 2 or not 1 <= numbers[0] <= numbers[-1]:
+        raise UsageError(f"{usage}, not {text!r}")
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else numbers[0]

@@ -147,6 +147,14 @@ def listed(text: str) -> list[str]:
     return [name for part in text.split(",") if (name := part.strip())]
 
 
+def numbers_of(text: str, usage: str) -> list[int]:
+    """Reads numbers of 0 or more, separated by commas. Raises UsageError. usage: what is taken."""
+    numbers = [int(part) if part.isdecimal() else -1 for part in listed(text)]
+    if -1 in numbers or not numbers:
+        raise UsageError(f"{usage}, not {text!r}")
+    return numbers
+
+
 @contextmanager
 def refused_settings(where: str = "") -> Iterator[None]:
     """Turns the ValueError of a setting into a UsageError. where: the head of its message.

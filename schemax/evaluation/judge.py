@@ -92,21 +92,26 @@ def cases_of(examples: Sequence[Example], predictions: Sequence[Mapping[str, Any
 
     predictions: attribute -> value or None, one mapping per example.
     """
-    return [
-        Case(place, name, _case_text(example, name, value))
-        for place, (example, predicted) in enumerate(zip(examples, predictions, strict=True))
-        for name, value in predicted.items()
-    ]
+    cases = []
+    for place, (example, predicted) in enumerate(zip(examples, predictions, strict=True)):
+        for name, value in predicted.items():
+            shown = {"attribute": name, "value": None if is_null(value) else value}
+            whole = {"category": example.category, **shown, "product": example.whole_text}
+            cases.append(Case(place, name, _as_line(whole)))
+    return cases
 
 
 def product_cases(
     examples: Sequence[Example], predictions: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, str]]:
     """Returns a record per product, for a judge of products: "category", and the case as "text"."""
-    return [
-        {"category": example.category, "text": _product_text(example, predicted)}
-        for example, predicted in zip(examples, predictions, strict=True)
-    ]
+    cases = []
+    for example, predicted in zip(examples, predictions, strict=True):
+        values = {name: None if is_null(value) else value for name, value in predicted.items()}
+        shown = {"product": example.whole_text, "extracted values": values}
+        text = _as_line({"category": example.category, **shown})
+        cases.append({"category": example.category, "text": text})
+    return cases
 
 
 def product_judgement(names: Sequence[str]) -> type[BaseModel]:
@@ -206,17 +211,6 @@ _CLASS_OF: Mapping[Outcome, Verdict] = {
     "vw": "incorrect",
 }
 _RIGHT = ("correct", "correct null")
-
-
-def _case_text(example: Example, attribute: str, value: Any) -> str:
-    shown = {"attribute": attribute, "value": None if is_null(value) else value}
-    return _as_line({"category": example.category, **shown, "product": example.whole_text})
-
-
-def _product_text(example: Example, predicted: Mapping[str, Any]) -> str:
-    values = {name: None if is_null(value) else value for name, value in predicted.items()}
-    shown = {"product": example.whole_text, "extracted values": values}
-    return _as_line({"category": example.category, **shown})
 
 
 def _as_line(case: Mapping[str, Any]) -> str:
