@@ -9,7 +9,6 @@ from datetime import datetime
 from decimal import Decimal
 from math import isfinite
 from typing import Any, BinaryIO
-from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile
 
 from schemax.base.messages import counted, note_once
@@ -87,7 +86,7 @@ def _rows(handle: BinaryIO, name: str) -> Iterator[tuple[int, list[Any]]]:
                 header = ["" if value is None else str(value) for value in values]
                 values = header = check_header(header, name)
             yield place + 1, values
-    except (BadZipFile, KeyError, IndexError, ParseError, TypeError) as error:
+    except (BadZipFile, KeyError, IndexError, SyntaxError, TypeError) as error:
         raise ValueError(f"not a workbook: {error}") from error
 
 

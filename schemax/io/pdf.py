@@ -146,6 +146,8 @@ def _page_text(page: Any, raw: Any) -> _Sheet:
             code = raw.FPDFText_GetUnicode(letters.raw, at)
             if code in _CONTROLS or code > sys.maxunicode:
                 continue
+            if units and units[-1][1] == ord(_HYPHEN) and not chr(code).islower():
+                units[-1:] = [(units[-1][0], ord("-")), (nowhere, ord("\n"))]
             box = nowhere
             # Boxes as high as the font, so that a comma is as high as the digits beside it.
             if not chr(code).isspace() and raw.FPDFText_GetLooseCharBox(letters.raw, at, place):

@@ -236,6 +236,12 @@ def test_a_damaged_archive_is_told(tmp_path: Path) -> None:
         list(read_file(str(tmp_path / "a")))
 
 
+def test_a_workbook_of_broken_xml_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.xlsx").write_bytes(rewritten(workbook(), ("</workbook>", "</book>")))
+    with pytest.raises(InputError, match=r"not a workbook: .*mismatch"):
+        list(read_file(str(tmp_path / "a.xlsx")))
+
+
 def test_workbooks_with_macros_are_not_written() -> None:
     with pytest.raises(InputError, match=r"cannot write a.xlsm: .xlsm files are only read; use"):
         check_format("a.xlsm", "write")
