@@ -17,7 +17,8 @@ Constrain = Literal["document", "types", "nothing"]
 class Bounds:
     """Bounds of a setting: numbers from `least` to `most`, both included.
 
-    whole: integers only. or_zero: also 0, which is below `least`.
+    whole: integers only.
+    or_zero: also 0, which is below `least`.
     """
 
     least: float

@@ -36,7 +36,8 @@ class Attribute:
     extractive: whether texts must stand in the document, as declared for the leaf or an enclosing
         model; None leaves the choice to the decoding.
     language: the documents' language, by its CLDR name; None if unknown.
-    members: the scalars of a "union"; positions: the types of a tuple of different types, by place.
+    members: the scalars of a "union".
+    positions: the types of a tuple of different types, by place.
     is_mapping: whether the list holds the pairs of a dict; `fields` are then "key" and "value".
     is_one_or_several: whether a single item is given as itself, without the list.
     discriminated: the models that the choices of a discriminator stand for, in order.

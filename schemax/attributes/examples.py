@@ -45,8 +45,10 @@ def read_few_shot_examples(
 ) -> dict[str, list[FewShotExample]]:
     """Reads examples, with the texts of their documents, by the names of their schemas.
 
-    mixed: whether there may be several schemas. read: returns a document's text, or raises
-    ValueError. Raises InputError, which names the example.
+    mixed: whether there may be several schemas.
+    read: returns a document's text, or raises ValueError.
+
+    Raises InputError, which names the example.
     """
     if examples is None or examples == ():
         return {}

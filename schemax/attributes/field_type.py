@@ -148,7 +148,8 @@ class FieldType:
     """The type of an annotation: a scalar, nested classes, a list of either; or just None.
 
     models: the nested class, or all classes of a union.
-    members: the scalars of a "union"; positions: the types of a tuple of different types, by place.
+    members: the scalars of a "union".
+    positions: the types of a tuple of different types, by place.
     is_mapping: True for a dict, which is a list of pairs: `models` is the class of a pair.
     is_one_or_several: True for X | list[X], a list whose value may be a single item.
     """

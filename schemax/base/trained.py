@@ -27,10 +27,10 @@ EXAMPLES = "examples.jsonl"
 class TrainedWith:
     """The settings of a model's training.
 
-    format, decoding, dtype: None if the model's folder does not name them. dtype: "bfloat16" for a
-    model that is as good in it; a CPU that computes it fast then takes it.
+    format, decoding, dtype: None if the model's folder does not name them.
+    dtype: "bfloat16" for a model that is as good in it; a CPU that computes it fast then takes it.
     schemas: category -> JSON Schema document, as `AttrSchema.from_json_schema` reads them. Where
-    categories had different formats or templates, their documents name them.
+        categories had different formats or templates, their documents name them.
     """
 
     format: str | None = None

@@ -53,8 +53,9 @@ _KEY = 4
 class Way:
     """A form in which a text is written.
 
-    head: the bytes before its characters, the leading space included. marker: the first byte
-    behind them. characters: (character, how it is written), for escaped characters alone.
+    head: the bytes before its characters, the leading space included.
+    marker: the first byte behind them.
+    characters: (character, how it is written), for escaped characters alone.
     never: matches from end to end what no text may be, as written; None for no such pattern.
     beside: the literal of null where it could be taken for a text; b"" if there is none.
     """
@@ -70,8 +71,8 @@ class Way:
 class Copying:
     """The forms in which a slot writes texts of its document; see `SlotSpec.copying`.
 
-    ways: longer heads first. is_all: whether texts have a form without quotes, so that every value
-    begins like a text.
+    ways: longer heads first.
+    is_all: whether texts have a form without quotes, so that every value begins like a text.
     """
 
     ways: tuple[Way, ...]
@@ -289,8 +290,9 @@ class _Vocabulary:
     """Tokens by their bytes.
 
     tokens: (V,) bytes; b"" for tokens without bytes and for tokens that hold `BREAK`.
-    plain: bytes -> tokens. longest: the most bytes of a token. longest_with: the most bytes of a
-    token by its first `_KEY` bytes.
+    plain: bytes -> tokens.
+    longest: the most bytes of a token.
+    longest_with: the most bytes of a token by its first `_KEY` bytes.
     """
 
     def __init__(self, codec: TextCodec, vocab_size: int) -> None:
@@ -347,7 +349,9 @@ def lines_of(text: str) -> str:
 class DocumentRuns:
     """A document as one `Way` writes it. Places count bytes, since tokens end within characters.
 
-    text: as `lines_of` gives it. data: the text as written. marker, never: of the way.
+    text: as `lines_of` gives it.
+    data: the text as written.
+    marker, never: of the way.
 
     From its start, a text may go on within its line to the last place where one may end.
     """

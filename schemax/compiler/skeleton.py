@@ -35,8 +35,9 @@ _MOST_ITEMS, _MOST_KEYS = 10_000, 500_000
 class Segment:
     """The part of the skeleton around a slot.
 
-    declared: the attribute as declared. attribute: the attribute that the slot asks for: the count
-        of a list in two phases, else the declared one.
+    declared: the attribute as declared.
+    attribute: the attribute that the slot asks for: the count of a list in two phases, else the
+        declared one.
     tails: the texts that may follow the value in the output, as far as tokens reach.
     items: the segments of the first item, for a list in two phases.
     """

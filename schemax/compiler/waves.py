@@ -292,8 +292,8 @@ def _refused_in_key(labels: Path, error: str, output_format: OutputFormat) -> tu
 class Known(Protocol):
     """A slot whose text is known, as in results.
 
-    items: the slots of every item of a list in two phases. refused: (the first text, its error),
-    where the value was asked for again.
+    items: the slots of every item of a list in two phases.
+    refused: (the first text, its error), where the value was asked for again.
     """
 
     @property
@@ -310,8 +310,10 @@ class Known(Protocol):
 class KnownSlot:
     """A slot with its key and its text.
 
-    place: the place of its declared attribute. attribute: the attribute that the slot asks for.
-    key: token ids, with the lead before the key. k_max: the slot's budget.
+    place: the place of its declared attribute.
+    attribute: the attribute that the slot asks for.
+    key: token ids, with the lead before the key.
+    k_max: the slot's budget.
     is_further: True for a slot of an item, and for a second chance.
     """
 

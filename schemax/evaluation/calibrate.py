@@ -54,9 +54,11 @@ _LEAST_SPREAD = 0.05
 class FitEntry(NamedTuple):
     """An attribute of a product, as a model wrote it.
 
-    product: the product's place. outcome: of the written value; without: of null in its place.
-    confidence: raw; None without a value. probability: None without a value, and for an attribute
-    that requires a value.
+    product: the product's place.
+    outcome: of the written value.
+    without: of null in its place.
+    confidence: raw; None without a value.
+    probability: None without a value, and for an attribute that requires a value.
     """
 
     product: int
@@ -279,7 +281,8 @@ def calibrate(
 ) -> Fit:
     """Fits one calibration for all formats together.
 
-    examples: products that the model was not trained on. shots: the examples that prompts show.
+    examples: products that the model was not trained on.
+    shots: the examples that prompts show.
     settings: further arguments of `Extractor.stream`.
 
     Raises InputError for products without an annotation, and for a model that writes no value with
@@ -317,7 +320,8 @@ def calibrate_on(
 ) -> Fit:
     """Calibrates a model on annotated documents, with progress on stderr.
 
-    shots: a file of examples; prompts show the first `count`. schema_examples: see `as_shown`.
+    shots: a file of examples; prompts show the first `count`.
+    schema_examples: see `as_shown`.
     settings: further arguments of `calibrate`.
     """
     everything = read_examples(data.file)

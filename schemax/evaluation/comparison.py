@@ -39,9 +39,10 @@ class Paired:
 class Comparison:
     """The comparison of a first and a second set of predictions.
 
-    pairs: the number of attributes of all products. differing_pairs: pairs with different values,
-        right or wrong; all spellings of null are equal. differing_share_interval: the 95 % interval
-        of the share of differing pairs, by a bootstrap over products.
+    pairs: the number of attributes of all products.
+    differing_pairs: pairs with different values, right or wrong; all spellings of null are equal.
+    differing_share_interval: the 95 % interval of the share of differing pairs, by a bootstrap over
+        products.
     differing_products: names, as in `row_ids`, of products with differing pairs.
     """
 

@@ -32,8 +32,9 @@ ATTRIBUTES = "attributes.json"
 class Dataset:
     """Paths of annotated documents.
 
-    test: the test part of a folder, or None. schemas: the file or name of their schemas; None makes
-    schemas of the annotations. language: of the documents; None: the schemas' own.
+    test: the test part of a folder, or None.
+    schemas: the file or name of their schemas; None makes schemas of the annotations.
+    language: of the documents; None: the schemas' own.
     """
 
     file: Path

@@ -57,7 +57,8 @@ def measure(
     """Extracts from the examples in one setting, and measures scores and time.
 
     name: the decoding's; the suffix `ALONE` asks for every field by itself.
-    settings: arguments of `Extractor.stream`. num_shots: the most examples in a prompt.
+    settings: arguments of `Extractor.stream`.
+    num_shots: the most examples in a prompt.
     """
     if sys.stderr.isatty():  # a line, since a progress bar would cost measured time
         behind = "" if num_shots is None else f" behind {counted(num_shots, 'example')}"
@@ -198,9 +199,12 @@ def measure_settings(
 ) -> tuple[dict[str | None, Extractor], list[EvaluationRun]]:
     """Measures every decoding of every model with every number of examples.
 
-    names: of the models; None is the default model. decodings: (name of the run, settings of
-    `Extractor.stream`); the name "" stands for the model's own decoding. shots: a file of examples;
-    counts: the numbers of examples to show, () for all. schema_examples: see `as_shown`.
+    names: of the models; None is the default model.
+    decodings: (name of the run, settings of `Extractor.stream`); the name "" stands for the model's
+        own decoding.
+    shots: a file of examples.
+    counts: the numbers of examples to show, () for all.
+    schema_examples: see `as_shown`.
 
     Returns the models by name, and a run for every setting. Raises InputError for documents, labels
     and examples that cannot be used.

@@ -133,9 +133,10 @@ def agreement(
 ) -> dict[str, float]:
     """Returns the agreement of verdicts with labels. scores: of the predictions in the cases.
 
-    pairs: annotated pairs with a verdict. same_class: pairs whose verdict is the label's class.
-    same_side: pairs that verdict and label agree to be right, or wrong. kappa: Cohen's kappa of
-    right and wrong; 0 if undefined.
+    pairs: annotated pairs with a verdict.
+    same_class: pairs whose verdict is the label's class.
+    same_side: pairs that verdict and label agree to be right, or wrong.
+    kappa: Cohen's kappa of right and wrong; 0 if undefined.
     """
     by_label = {(p.product, p.attribute): p.outcome for p in scores.pairs if p.annotated}
     pairs = [

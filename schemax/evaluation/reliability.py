@@ -34,7 +34,8 @@ Floats = npt.NDArray[np.float64]
 class Bin:
     """A bin of values with a confidence from `low` to below `high`; the last bin includes 1.
 
-    confidence: the mean; accuracy: the share of right values. None in an empty bin.
+    confidence: the mean.
+    accuracy: the share of right values. None in an empty bin.
     """
 
     low: float
@@ -48,7 +49,8 @@ class Bin:
 class Coverage:
     """The most confident values, at least the share `coverage` of all, and their risk.
 
-    risk: the share of wrong values. confidence: the lowest.
+    risk: the share of wrong values.
+    confidence: the lowest.
     """
 
     coverage: float

@@ -49,10 +49,12 @@ class EvaluationRun:
 
     predictions: attribute -> value or None, one mapping per example.
     confidences: attribute -> confidence of its prediction; None without one.
-    passes: the mean number of forward passes of a product. seconds: for all products.
+    passes: the mean number of forward passes of a product.
+    seconds: for all products.
     finish_reasons: counts of fields by "stop", "eos" and "length".
-    invalid_fields: counts fields whose value could not be used; invalid_rows: products with any
-        error; failed_rows: products without an instance.
+    invalid_fields: counts fields whose value could not be used.
+    invalid_rows: products with any error.
+    failed_rows: products without an instance.
     model: the model's name, if several models read the examples.
     dollars_per_hour: of the machine; None if unknown.
     shots: the most examples in a prompt; None if not set.

@@ -171,7 +171,8 @@ V = TypeVar("V")
 class Pair:
     """The outcome of an attribute of a product.
 
-    product: the product's place among the examples. annotated: whether there is a label.
+    product: the product's place among the examples.
+    annotated: whether there is a label.
     """
 
     product: int
@@ -185,7 +186,8 @@ class Pair:
 class Scores:
     """The outcomes of every attribute of every product.
 
-    products: the number of products. pairs: all attributes of their categories, labelled or not.
+    products: the number of products.
+    pairs: all attributes of their categories, labelled or not.
 
     The protocol counts annotated pairs only; the strict variant counts all pairs, with null for a
     missing label.

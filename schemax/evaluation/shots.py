@@ -38,8 +38,9 @@ NONE = "none"
 class Shots:
     """Annotated documents for prompts to show.
 
-    path: their file. rows: (name, document) by the category whose prompt shows them; under "" for a
-        prompt file, which has all categories in one order.
+    path: their file.
+    rows: (name, document) by the category whose prompt shows them; under "" for a prompt file,
+        which has all categories in one order.
     """
 
     path: Path | str

@@ -22,7 +22,8 @@ def runs_shown(
 ) -> Iterator[str | Table]:
     """Yields the tables and sentences about runs on the same documents.
 
-    comparisons: of the later runs with the first. by: "attribute" or "confidence" adds tables.
+    comparisons: of the later runs with the first.
+    by: "attribute" or "confidence" adds tables.
     """
     yield f"{counted(len(runs[0].examples), 'document')}; {setting}"
     reliability = [(run.name, run.reliability) for run in runs]

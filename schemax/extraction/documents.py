@@ -296,7 +296,8 @@ def _is_scalar(value: Any) -> bool:
 class Inputs:
     """The inputs of a call, checked as far as this needs no model.
 
-    schemas: by category; a single schema under "". options: see `Options`.
+    schemas: by category; a single schema under "".
+    options: see `Options`.
     """
 
     documents: Iterator[Document]

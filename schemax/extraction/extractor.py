@@ -49,7 +49,8 @@ Declared: TypeAlias = type[T] | Mapping[str, type[T]] | Mapping[str, type[Any]]
 class Extractor(AbstractContextManager["Extractor"]):
     """A model that fills schemas, loaded in this process or behind a server.
 
-    model: a causal language model of transformers; tokenizer: its fast tokenizer.
+    model: a causal language model of transformers.
+    tokenizer: its fast tokenizer.
     format, template, decoding: used where neither the call nor the class says otherwise; kept, with
         all that the model's folder says, in the attribute `defaults` (see `Defaults`).
     eos_ids: ids that end an output; None takes those of the model and the tokenizer.
@@ -118,8 +119,8 @@ class Extractor(AbstractContextManager["Extractor"]):
         default template, a `calibration.json` the calibration, and a `schemax.json` names the
         default format and decoding (docs/training.md).
 
-        name: a model, or a LoRA adapter that names its base model; revision: its branch, tag or
-            commit on the Hub.
+        name: a model, or a LoRA adapter that names its base model.
+        revision: its branch, tag or commit on the Hub.
         device: "auto" takes CUDA or MPS where there is one, else the CPU.
         dtype: "auto" takes the model's own on an accelerator, bfloat16 in the place of float16. On
             a CPU it takes float32, but bfloat16 where the model's schemax.json says so and the
@@ -175,7 +176,8 @@ class Extractor(AbstractContextManager["Extractor"]):
     ) -> Extractor:
         """Has a server fill schemas: vLLM, SGLang, llama-server, hosted models; docs/servers.md.
 
-        url: of the API, `/v1` included; model: as the server names it, None takes its first.
+        url: of the API, `/v1` included.
+        model: as the server names it, None takes its first.
         tokenizer: the model's, as a folder, Hub id or object: every field is a completion of its
             own. None takes the tokenizer of the model's name. Without any, for the kind "openai"
             and for a GGUF file whose name does not tell its tokenizer, a document is one chat.
@@ -248,7 +250,8 @@ class Extractor(AbstractContextManager["Extractor"]):
         the model's folder, after those of a call; its demonstrations are shown, in their
         categories, if a call names no examples.
 
-        prompt: a prompt file, or its path. format, template, decoding: come before the file's.
+        prompt: a prompt file, or its path.
+        format, template, decoding: come before the file's.
 
         Raises InputError, naming file and key, for a prompt file that cannot be used.
         """
@@ -554,8 +557,9 @@ def extract(
 
     products: texts, or mappings whose values are shown to the model.
     schema: an `AttrSchema` or any Pydantic model, or several of them by category.
-    model: a folder or Hub id; extractor: a loaded model. Without either, `Extractor.default()`. A
-        model named here stays loaded until another model is named.
+    model: a folder or Hub id.
+    extractor: a loaded model. Without either, `Extractor.default()`. A model named here stays
+        loaded until another model is named.
     options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
         takes them.
 

@@ -40,9 +40,11 @@ _Window = tuple[list[Extraction[Any]], list[Request], list[Placed]]
 class Extractions:
     """The extractions of documents, as they finish; unreadable documents at once.
 
-    compiled: all of one decoding. by_category: whether a document's category names its schema; else
-    one schema serves all. watcher: watches the passes of a single document. is_quick: whether the
-    work is short enough for an event loop's own thread.
+    compiled: all of one decoding.
+    by_category: whether a document's category names its schema; else one schema serves all.
+    watcher: watches the passes of a single document.
+    is_quick: whether the work is short enough for an event loop's own thread.
+
     Documents become requests window by window. Stacked documents that exceed the memory are read
     again at the end, each alone.
     """

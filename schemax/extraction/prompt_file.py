@@ -43,7 +43,8 @@ class Demonstration:
 class PromptFile:
     """The contents of a prompt file; None for a setting that was not chosen.
 
-    template: its text. demonstrations: of all categories, in the order in which they are shown.
+    template: its text.
+    demonstrations: of all categories, in the order in which they are shown.
     source: the file's path, for messages.
     """
 

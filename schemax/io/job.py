@@ -80,8 +80,9 @@ def source_of(
 ) -> InputFiles:
     """The records of files. Raises InputError, also for columns in the options that are missing.
 
-    options: those of `Extractor.stream`; keep: further columns. Every key in `text` must be in one
-    of the files, and every file must have one of the keys.
+    options: those of `Extractor.stream`.
+    keep: further columns. Every key in `text` must be in one of the files, and every file must have
+        one of the keys.
     """
     if limit is not None and limit < 0:
         raise ValueError(f"limit must be a number of records, not {limit}")
@@ -367,8 +368,8 @@ def extract_files(
         JSON Lines (also .gz, .zst), CSV, Parquet or Arrow, by their suffix; of inputs also PDF,
         DOCX, HTML and text files, each one record, whose id is its path. "-" is stdin or stdout,
         which hold JSON Lines; a run that reads stdin or writes to stdout cannot be resumed.
-    model: a folder or Hub id; extractor: a loaded one instead. Without either,
-        `Extractor.default()`.
+    model: a folder or Hub id.
+    extractor: a loaded one instead. Without either, `Extractor.default()`.
     details: True adds raw text, confidence and place of every value, "confidence" the confidences
         alone.
     keep: keys of the records that are copied to their rows, in a table as columns.
@@ -379,13 +380,14 @@ def extract_files(
     csv_formulas: "escape" puts an apostrophe before texts of CSV that a spreadsheet would take for
         formulas, such as =1+1; "keep" writes texts unchanged.
     partition_by: columns (fields, or keys of the records) by whose values a folder of Parquet is
-        divided: OUTPUT/category=Shoes/part-0.parquet; rows_per_file: the most rows of a file.
+        divided: OUTPUT/category=Shoes/part-0.parquet.
+    rows_per_file: the most rows of a file.
     overwrite: whether to drop the rows of an unfinished run.
     retry_failed: whether to compute only the failed rows of OUTPUT, which an earlier call or
         command has finished; all others stay. Model and options may differ.
     if_complete: the treatment of an OUTPUT that an earlier call or command has finished: "skip"
-        keeps it if records, schema, model and settings are the same, and else replaces it;
-        "error" raises InputError; "replace" computes all rows again.
+        keeps it if records, schema, model and settings are the same, and else replaces it; "error"
+        raises InputError; "replace" computes all rows again.
     reuse: an earlier table, which may be OUTPUT itself: rows for which the model would see the
         same, with the same schema, model and settings, are taken from it.
     on_extraction: called with every extraction that this run computes, as it finishes.

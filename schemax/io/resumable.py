@@ -146,8 +146,8 @@ class ResumableRun:
     ) -> Batch:
         """The rows that are not kept in the checkpoint.
 
-        kept: rows of the part, from which these rows are removed. first_rows: the index of the
-        first row with a key.
+        kept: rows of the part, from which these rows are removed.
+        first_rows: the index of the first row with a key.
         """
         ready, pending = [], []
         is_complete = all(row.index in kept for row in rows)

@@ -40,7 +40,8 @@ def check_details(details: Any) -> None:
 class RowForm:
     """The form of a row, beyond id, index, attributes and errors.
 
-    keep: keys of the record that are copied to it. shown: the roles of its keys.
+    keep: keys of the record that are copied to it.
+    shown: the roles of its keys.
     categories: the categories with a schema, none if one schema serves all.
     """
 

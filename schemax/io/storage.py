@@ -49,7 +49,8 @@ def reaching(
 class _Reached:
     """An object of fsspec whose methods raise InputError, except for `answers`.
 
-    place: an address, for messages. answers: errors that the caller distinguishes.
+    place: an address, for messages.
+    answers: errors that the caller distinguishes.
     """
 
     def __init__(

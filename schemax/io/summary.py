@@ -34,21 +34,25 @@ _ITEM = re.compile(r"(?<=\.)\d+(?=\.|$)")  # an item's number in the field of an
 class Summary:
     """The outcome of a run over files.
 
-    inputs: the files that were read, patterns resolved; output: the file that was written.
-    rows: rows of the output; computed: rows that this run has computed; an earlier run computed the
-        others.
-    failed: rows without an instance, whose `_error`, or in JSON Lines `errors`, has the reason;
-        failure_kinds: (reason, count), commonest first; numbers are left out.
-    field_errors: unusable fields of the other rows; error_kinds: (field and message, count),
-        commonest first; numbers and quotations are left out.
-    duplicates: rows with the id of an earlier row; duplicate_ids: some of these ids. Only the first
-        500,000 ids are compared, by their hashes.
+    inputs: the files that were read, patterns resolved.
+    output: the file that was written.
+    rows: rows of the output.
+    computed: rows that this run has computed; an earlier run computed the others.
+    failed: rows without an instance, whose `_error`, or in JSON Lines `errors`, has the reason.
+    failure_kinds: (reason, count), commonest first; numbers are left out.
+    field_errors: unusable fields of the other rows.
+    error_kinds: (field and message, count), commonest first; numbers and quotations are left out.
+    duplicates: rows with the id of an earlier row.
+    duplicate_ids: some of these ids. Only the first 500,000 ids are compared, by their hashes.
     seconds: the time since the model was loaded.
-    decoded: documents that this run has decoded; passes: the sum of forward passes that each took
-        part in; tokens: of their values. Documents in a batch share passes.
+    decoded: documents that this run has decoded.
+    passes: the sum of forward passes that each took part in.
+    tokens: of their values. Documents in a batch share passes.
     repeats: rows that were not computed, since the model sees the same as for another row.
-    reused: rows taken from an earlier table; added: rows whose ids the table lacks; changed: other
-        rows that the table lacks; gone: ids of the table that the input lacks.
+    reused: rows taken from an earlier table.
+    added: rows whose ids the table lacks.
+    changed: other rows that the table lacks.
+    gone: ids of the table that the input lacks.
     """
 
     inputs: tuple[str, ...]
@@ -200,7 +204,8 @@ def kind_of(error: Mapping[str, Any]) -> str:
 class Duplicates:
     """Finds ids that several rows share, among the first 500,000, by their hashes.
 
-    rows: the number of rows with an earlier row's id. some: the first of these ids.
+    rows: the number of rows with an earlier row's id.
+    some: the first of these ids.
     """
 
     def __init__(self) -> None:

@@ -54,9 +54,11 @@ _DETAILS = (
 class TableSchema:
     """The columns of a table of results.
 
-    fields: columns of the schema; read: fields with columns of their results, as `details` says.
-    kept: columns of the input. is_mixed: whether rows name their schema. located: whether results
-        have the locations of their spans in a file.
+    fields: columns of the schema.
+    read: fields with columns of their results, as `details` says.
+    kept: columns of the input.
+    is_mixed: whether rows name their schema.
+    located: whether results have the locations of their spans in a file.
     """
 
     fields: tuple[Column, ...]

@@ -34,8 +34,10 @@ class Task:
 
     options: those of `Extractor.stream`.
     loading: the options of loading; adapter and quantization count for the fingerprint.
-    load: loads the model; place: its folder or Hub id, None for a model in memory alone.
-    details: of every field; keep: keys of a record that are copied to its row, see `RowForm`.
+    load: loads the model.
+    place: its folder or Hub id, None for a model in memory alone.
+    details: of every field.
+    keep: keys of a record that are copied to its row, see `RowForm`.
     """
 
     schemas: Schemas

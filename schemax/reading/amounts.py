@@ -73,7 +73,8 @@ class Lexeme(NamedTuple):
 class Amount(NamedTuple):
     """An amount: the tokens from `first` up to `end`.
 
-    value: the number with sign and factor. at: the place of its token.
+    value: the number with sign and factor.
+    at: the place of its token.
     digits: the number of digits in the text; 0 for a fraction.
     units: the units of its name, with the ranks of languages; None without a name.
     codes: possible currencies, the likeliest first; None without a currency.

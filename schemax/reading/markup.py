@@ -81,7 +81,8 @@ def shifted(tag: str, before: str, text: str) -> str | None:
 class MarkedUp(str):
     """A text with HTML; as a str, the source.
 
-    plain: the visible text. _places: the start and end in the source of each of its characters.
+    plain: the visible text.
+    _places: the start and end in the source of each of its characters.
     """
 
     plain: str
@@ -165,8 +166,8 @@ class _Page(HTMLParser):
     The parser is never closed, since it would then search on behind all that is left open, in
     quadratic time. So a tag without an end stays, with all that follows.
 
-    first: the place and name of the first complete element. pieces: of the visible text, whose
-    white space is not squeezed yet.
+    first: the place and name of the first complete element.
+    pieces: of the visible text, whose white space is not squeezed yet.
     """
 
     def __init__(self, source: str) -> None:

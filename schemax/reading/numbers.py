@@ -98,8 +98,11 @@ def plain(value: Decimal) -> str:
 class Statement(NamedTuple):
     """The sum of the amounts that are its parts: "5 ft 11 in".
 
-    amount: the first part. total: the sum in the field's unit. parts: the number of parts.
-    unit: the unit of the last part; None for a bare number. end: the place behind the last part.
+    amount: the first part.
+    total: the sum in the field's unit.
+    parts: the number of parts.
+    unit: the unit of the last part; None for a bare number.
+    end: the place behind the last part.
     """
 
     amount: Amount

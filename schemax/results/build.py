@@ -99,9 +99,11 @@ def row_of(
 class _Report:
     """Tells the results of a row's leaves.
 
-    finder: None without texts. instance: None for a failed row. aside: indices of leaves of kinds
-    that were not chosen. prompt: see `build`. placed: per leaf located so far, its texts with their
-    places.
+    finder: None without texts.
+    instance: None for a failed row.
+    aside: indices of leaves of kinds that were not chosen.
+    prompt: see `build`.
+    placed: per leaf located so far, its texts with their places.
     """
 
     row: Row

@@ -55,10 +55,12 @@ class Group:
     """The root or a nested model. fallbacks: besides building it; leaves: all below it.
 
     is_list: True for a list that was read in two phases: the children are the items, named "0",
-        "1", ..., and the only leaf is the list. is_mapping: True for pairs of a dict.
+        "1", ..., and the only leaf is the list.
+    is_mapping: True for pairs of a dict.
     kind, branches: for a union, the leaf that names the model (the only child), and a group for
-        each of the leaf's choices. model: the class of such a branch, or of an item that may stand
-        for its list. is_bare: True if the only child stands for the branch.
+        each of the leaf's choices.
+    model: the class of such a branch, or of an item that may stand for its list.
+    is_bare: True if the only child stands for the branch.
     is_one_or_several: True for a list for which a single item may stand.
     """
 
@@ -117,7 +119,8 @@ def part_of(schema: Any, name: str) -> type[BaseModel]:
 class _Place:
     """The place of a nested model. models: the enclosing models.
 
-    numbered: attributes with their numbers, by path; begun: all prefixes of the paths.
+    numbered: attributes with their numbers, by path.
+    begun: all prefixes of the paths.
     """
 
     numbered: Mapping[tuple[str, ...], tuple[int, Attribute]]

@@ -54,7 +54,8 @@ def settled(
 
     A second answer that is null, cut off or refused is not taken: then the first error stays.
 
-    refused: the refusals of slots, see `refusals`. null: the literal, without surrounding space.
+    refused: the refusals of slots, see `refusals`.
+    null: the literal, without surrounding space.
     """
 
     def chosen(take: Callable[[FieldPath, SlotText, SlotText], SlotText]) -> Slots:

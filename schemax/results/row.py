@@ -42,7 +42,8 @@ class Row:
     """A document on its way to an instance.
 
     chosen: per leaf, the value that was read, or the fallback taken instead.
-    stated: per leaf, the texts of the value that was read; notes: their interpretations.
+    stated: per leaf, the texts of the value that was read.
+    notes: their interpretations.
     documents: the texts that the values were read from; empty if unknown.
     left: per faulty leaf, the fallbacks not tried yet.
     refused: per leaf whose own value was faulty, the reason.

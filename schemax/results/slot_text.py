@@ -25,10 +25,11 @@ class SlotText:
         where the model wrote keys and values itself, and where a server tells no probabilities.
     probability: of the whole value: the product over its tokens, where `confidence` is a mean.
     null_probability: the probability that there is no value; None where a value is required.
-    legal_probability: the part of the model's probability on texts that the field's type allows,
-        an upper bound of `confidence` and `probability`. A low one shows that the model preferred
-        another text. legal_at_start: the same at the first token alone. None where the model wrote
-        keys and values itself.
+    legal_probability: the part of the model's probability on texts that the field's type allows, an
+        upper bound of `confidence` and `probability`. A low one shows that the model preferred
+        another text.
+    legal_at_start: the same at the first token alone. None where the model wrote keys and values
+        itself.
     alternatives: for an Enum, Literal or bool, every choice and its probability among the choices,
         None for null. For other fields decoded with `beams`, the texts of all beams, best first,
         with the probability of each by itself, as in `probability`.
@@ -36,7 +37,8 @@ class SlotText:
         value: `raw` and `confidence` refer to the text, the field has its value without a text.
     items: for a list in two phases, whose raw text is the count, the slots of every item.
     repaired: the second answer, if the value was asked for again, until either answer is taken.
-    refused: the first text that was refused, and the reason. note: a note on the outcome.
+    refused: the first text that was refused, and the reason.
+    note: a note on the outcome.
     is_loop: True if the text ends in a repetition of a few tokens.
     """
 

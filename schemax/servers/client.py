@@ -45,7 +45,8 @@ class Client:
     url: of the API, `/v1` included.
     api_key: None takes $SCHEMAX_API_KEY, else $OPENAI_API_KEY, which is sent over https and to this
         machine alone.
-    concurrency: the most requests in flight. timeout: seconds that the server may be silent.
+    concurrency: the most requests in flight.
+    timeout: seconds that the server may be silent.
     usage: the tokens so far, by the server's own count and names.
 
     While the server is away or busy, a request is retried after a pause that doubles, or that the
@@ -175,8 +176,9 @@ class Client:
 class _Failure(Exception):
     """A failed try.
 
-    tries: the most tries of the request. is_gone: True if the request is not at fault. wait: the
-    seconds that the server asks for.
+    tries: the most tries of the request.
+    is_gone: True if the request is not at fault.
+    wait: the seconds that the server asks for.
     """
 
     def __init__(

@@ -189,7 +189,8 @@ def gbnf(choices: Choices) -> str | None:
 class Continuation:
     """A request for up to `max_tokens` tokens behind the tokens of a slot written so far.
 
-    stops: True if a stop string may end the answer. bias: token -> addend to its logit.
+    stops: True if a stop string may end the answer.
+    bias: token -> addend to its logit.
     """
 
     written: Ids
@@ -201,7 +202,8 @@ class Continuation:
 class SlotWriter:
     """Writes a slot with a server, and enforces the slot's grammar token by token.
 
-    budget: of tokens, retries included. automata: of the grammars of all slots.
+    budget: of tokens, retries included.
+    automata: of the grammars of all slots.
     ends_at_stops: True if a stop string ends the slot for good, as it ends a whole output.
     document: the document's tokens, if a value that repeats itself is to end early; see `loops`.
     """
@@ -386,8 +388,8 @@ def _log_mass(logprobs: Mapping[int, float]) -> float:
 class Step:
     """A token that a server wrote.
 
-    logprob: its log-probability; None if the server sends none. top: the most probable tokens in
-    its place -> log-probability.
+    logprob: its log-probability; None if the server sends none.
+    top: the most probable tokens in its place -> log-probability.
     """
 
     token: int
@@ -437,7 +439,8 @@ class Vocabulary:
     def _steps(self, logs: Mapping[str, Any], ids: Sequence[int] | None) -> list[Step | None]:
         """The tokens, None if unidentified.
 
-        logs: the `logprobs` of a choice. ids: of all tokens, if the server sends ids beside it.
+        logs: the `logprobs` of a choice.
+        ids: of all tokens, if the server sends ids beside it.
         """
         if "content" in logs:  # the form of chats, and of llama.cpp's completions
             return [self._step(item, item.get("top_logprobs") or ()) for item in logs["content"]]

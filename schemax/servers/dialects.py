@@ -17,7 +17,8 @@ ServerKind = Literal["vllm", "sglang", "llama.cpp", "llama-cpp-python", "schemax
 class Dialect:
     """A dialect: the options that a kind of server takes.
 
-    most_top: the most log-probabilities per token. always: fields sent with every completion.
+    most_top: the most log-probabilities per token.
+    always: fields sent with every completion.
     grammar: makes the fields that hold a grammar in GBNF; None if the server takes no grammars.
     slots: the number of prompts that the server remembers, each until a request takes its slot;
         None for a prefix cache, which matches the beginnings of all prompts.
@@ -83,9 +84,10 @@ NOT_TAKEN = (400, 415, 422, 500, 501)
 class Served:
     """A model that a server offers.
 
-    context: the most tokens of prompt and output; None if the server reports none. slots: the
-    number of prompts that the server remembers, one per concurrent request; None for a prefix
-    cache. tells: True if the server is asked for probabilities.
+    context: the most tokens of prompt and output; None if the server reports none.
+    slots: the number of prompts that the server remembers, one per concurrent request; None for a
+        prefix cache.
+    tells: True if the server is asked for probabilities.
     """
 
     model: str
@@ -104,8 +106,8 @@ def find_served(
 ) -> Served:
     """Asks a server for its kind and model.
 
-    model: the server's name for the model; None for the first. probabilities: whether the server is
-    asked for them; None for the default of its kind.
+    model: the server's name for the model; None for the first.
+    probabilities: whether the server is asked for them; None for the default of its kind.
 
     Raises ServerError if there is no server, or no model; ValueError for an unknown kind.
     """

@@ -52,7 +52,8 @@ def begin_run(folder: Path, described: Mapping[str, Any], *, resume: bool) -> No
 def check_space(out: Path, model: Any, settings: TrainingSettings, checks: int) -> None:
     """Raises InputError, with the sizes, if the disk has no room for a run's files.
 
-    model: the model to be trained, with its adapters. checks: the number of checkpoints.
+    model: the model to be trained, with its adapters.
+    checks: the number of checkpoints.
     """
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     everything = sum(p.numel() for p in model.parameters())

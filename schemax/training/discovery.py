@@ -54,9 +54,11 @@ _SAME = 3
 class FoundAttribute:
     """An attribute that samples state, with its frequency.
 
-    name: of the property; lists: the number of the model's lists with the name; lines: the number
-    of samples with a line `name: value`; coverage: the share of samples in which the declaration
-    reads a value. unit: of a number, or None.
+    name: of the property.
+    lists: the number of the model's lists with the name.
+    lines: the number of samples with a line `name: value`.
+    coverage: the share of samples in which the declaration reads a value.
+    unit: of a number, or None.
     """
 
     name: str
@@ -73,9 +75,12 @@ class FoundAttribute:
 class Discovery:
     """A declaration made from samples.
 
-    schema: the declaration; document: the declaration as JSON Schema; samples, lists: the numbers
-    of samples and of the model's lists; attributes: in order; left_out: name -> reason; doubt: the
-    reasons not to rely on the declaration, with a remedy, or None.
+    schema: the declaration.
+    document: the declaration as JSON Schema.
+    samples, lists: the numbers of samples and of the model's lists.
+    attributes: in order.
+    left_out: name -> reason.
+    doubt: the reasons not to rely on the declaration, with a remedy, or None.
     """
 
     schema: type[AttrSchema]
@@ -105,11 +110,12 @@ def discover(
 ) -> type[AttrSchema]:
     """Declares the attributes that documents of a category state, from samples of them.
 
-    products: texts, or mappings as `extract` takes them; samples: how many of the first 10,000
-        are drawn and read; every call draws the same samples.
+    products: texts, or mappings as `extract` takes them.
+    samples: how many of the first 10,000 are drawn and read; every call draws the same samples.
     category: the subject of the documents, in words.
-    model: a folder or Hub id; extractor: a loaded one. Without either, `Extractor.default()`, whose
-        embedded model is poor at naming attributes.
+    model: a folder or Hub id.
+    extractor: a loaded one. Without either, `Extractor.default()`, whose embedded model is poor at
+        naming attributes.
     text: the keys of a record that the model is shown; None shows all but id and category.
 
     Warns (UserWarning) if few attributes are found, or lists of names hardly agree; the usual cause
@@ -364,8 +370,9 @@ _EMPTY = frozenset({"product", "item", "the"})
 class AttributeName:
     """A name that may become an attribute.
 
-    spellings: counts; lists: the number of the model's lists with the name; documents: place of a
-    document with a line `name: value` -> value.
+    spellings: counts.
+    lists: the number of the model's lists with the name.
+    documents: place of a document with a line `name: value` -> value.
     """
 
     spellings: Counter[str] = field(default_factory=Counter)

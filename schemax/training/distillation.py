@@ -200,7 +200,8 @@ def labelled_examples(
 ) -> list[TrainingExample]:
     """Returns training examples for a model.
 
-    settings: format, template and examples of `Extractor.stream`. load: loads a teacher.
+    settings: format, template and examples of `Extractor.stream`.
+    load: loads a teacher.
     teacher: a model, a server's address, or a file of rows written by `schemax extract`.
     decoding: of the teacher or the model itself; None: as it was trained, else autoregressive.
     """

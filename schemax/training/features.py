@@ -30,7 +30,8 @@ from schemax.training.training_examples import TrainingExample
 class Features:
     """A training example as token ids.
 
-    document: the ids of its text. literals: (N,) values as written in the output.
+    document: the ids of its text.
+    literals: (N,) values as written in the output.
     keys: (N,) keys of branches, with the values that fields look at.
     chances: (N,) the probability that an epoch learns each value: 1 for annotated values.
     items: the slots of items of lists in two phases.

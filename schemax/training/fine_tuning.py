@@ -50,12 +50,15 @@ def fine_tune(
 ) -> TrainingResult:
     """Trains a model on annotated documents into a folder, and calibrates it there.
 
-    load: returns the model and its name. again: loads a teacher, and the trained model.
+    load: returns the model and its name.
+    again: loads a teacher, and the trained model.
     decoding: the decoding that the model is trained for; None: as it was trained before.
     labels, teacher, teacher_decoding: see `labelled_examples`.
-    test: documents that are left out of training, unless keep_overlap. shots: a file of examples;
-    None: the documents to train on. count: prompts show so many of them.
-    is_first: True in one of several processes. running: further arguments of `run_training`.
+    test: documents that are left out of training, unless keep_overlap.
+    shots: a file of examples; None: the documents to train on.
+    count: prompts show so many of them.
+    is_first: True in one of several processes.
+    running: further arguments of `run_training`.
     """
     test = test or data.test
     annotated = read_training_examples(data.file, test, keep_overlap=keep_overlap)

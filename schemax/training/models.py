@@ -114,8 +114,8 @@ def trainable(extractor: Extractor, name: str, settings: TrainingSettings) -> Tr
 def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
     """Returns (model, tokenizer): random float32 weights, on the CPU.
 
-    config: a config.json, or a folder or Hub id with a config. tokenizer: the model whose tokenizer
-    is used; None: the config's. Never runs remote code.
+    config: a config.json, or a folder or Hub id with a config.
+    tokenizer: the model whose tokenizer is used; None: the config's. Never runs remote code.
 
     Raises ModelError for a config that cannot be read or does not describe a causal language
     model.

@@ -30,8 +30,8 @@ NAME = "schemax-rows"
 class RowParts:
     """A row's tokens, split into the shared tokens and the documents.
 
-    shared: (P,) places of tokens outside documents. documents: (N, M) places of each document's
-        tokens, padded with place 0.
+    shared: (P,) places of tokens outside documents.
+    documents: (N, M) places of each document's tokens, padded with place 0.
     back: (L,) the index of each place of the row in the (P + N * M) results; 0 for padding.
     masks: by type of layer, the masks added to scores of shared tokens, (P, P), and to scores of
         documents' tokens over shared tokens and their own, (N, M, P + M).

@@ -59,10 +59,12 @@ Batches = list[list[PackedRow]]
 class TrainingResult:
     """The outcome of a run.
 
-    steps: the number of optimizer steps. trained, held_out: numbers of products. padding: the share
-    of padding among the tokens. held_out_loss, held_out_f1: of the best weights; None without
-    held-out documents. history: curves by step. merged_f1: of the saved weights, if adapters were
-    merged.
+    steps: the number of optimizer steps.
+    trained, held_out: numbers of products.
+    padding: the share of padding among the tokens.
+    held_out_loss, held_out_f1: of the best weights; None without held-out documents.
+    history: curves by step.
+    merged_f1: of the saved weights, if adapters were merged.
     """
 
     steps: int
@@ -79,9 +81,11 @@ class TrainingResult:
 class TrainingJob:
     """A model to be trained, the examples to train it on, and the settings to save with it.
 
-    name: the model's, in cards and adapters. compiled: by category.
+    name: the model's, in cards and adapters.
+    compiled: by category.
     template: the prompt's source, written beside the weights; None if categories have different
-        templates. trained: further settings written beside the weights.
+        templates.
+    trained: further settings written beside the weights.
     card: further entries of the card, such as digests of data.
     options: format, template and examples of `Extractor.stream`.
     """

@@ -51,7 +51,9 @@ class TrainingSequence:
 class ItemTarget:
     """The slot of an item of a list, or of a leaf of an item, with its value.
 
-    place: of the list among the attributes. key, values: token ids; k_max: the slot's budget.
+    place: of the list among the attributes.
+    key, values: token ids.
+    k_max: the slot's budget.
     """
 
     place: int

@@ -27,15 +27,17 @@ class TrainingSettings:
     batch_tokens: the most tokens of a pass on a device, padding included.
     pack: the most isolated documents that share a row and its instruction.
     gradient_accumulation: passes per optimizer step.
-    lora: the rank of adapters; None trains all weights. keep_adapter: also write the adapters.
-    lora_alpha: the adapters' scale times the rank; None: twice the rank. lora_dropout: on adapters'
-        inputs. lora_targets: the modules with adapters, by the ends of names, or "all-linear".
+    lora: the rank of adapters; None trains all weights.
+    keep_adapter: also write the adapters.
+    lora_alpha: the adapters' scale times the rank; None: twice the rank.
+    lora_dropout: on adapters' inputs.
+    lora_targets: the modules with adapters, by the ends of names, or "all-linear".
     quantization: "nf4" keeps the weights beneath adapters in 4 bits (QLoRA).
     bf16: compute in bfloat16, and write the model so.
     compile: compile the model's layers, except for attention.
     absent: the share of values without an annotation that are learnt as null; 0 ignores them.
-    held_out: the share of products that are held out; best_by: whether their loss or their F1
-        chooses the weights.
+    held_out: the share of products that are held out.
+    best_by: whether their loss or their F1 chooses the weights.
     patience: stops after this many checks without improvement; None never stops early.
     check_every: steps between checks, which also save; None checks once an epoch.
 

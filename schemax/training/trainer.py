@@ -228,7 +228,8 @@ def scorer(
 
     Improbable values count, too.
 
-    extractor: has the model that is trained. settings: further arguments of `Extractor.stream`.
+    extractor: has the model that is trained.
+    settings: further arguments of `Extractor.stream`.
     """
     chosen = [
         Example(example.category, example.text, example.labels)

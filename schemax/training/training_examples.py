@@ -32,7 +32,8 @@ from schemax.results import FieldError
 class TrainingExample:
     """A document and its gold values.
 
-    name: in messages; text: as the model sees it.
+    name: in messages.
+    text: as the model sees it.
     values: attribute name -> value, ready to be written; None is an explicit null. Attributes
         without annotation are missing.
     unknown: attributes with unknown values, which are not learnt.

@@ -69,7 +69,8 @@ def build_engines(
 class Subject:
     """A model and its work.
 
-    name: the model's, for the report; tokenizer: for `compile_schema`.
+    name: the model's, for the report.
+    tokenizer: for `compile_schema`.
     examples: the annotated documents of the work, if it has any.
     """
 
@@ -84,8 +85,8 @@ class Subject:
 class Comparison:
     """The settings of a comparison.
 
-    server: the address of a server to measure on the annotated documents; token_prices: its dollars
-        for a million tokens, read and written.
+    server: the address of a server to measure on the annotated documents.
+    token_prices: its dollars for a million tokens, read and written.
     price_per_hour: the machine's, in dollars.
     rivals: further engines that `engines` may name.
 
@@ -110,7 +111,9 @@ def load_subject(
 ) -> Subject:
     """Loads a model, and a number of annotated documents of a file.
 
-    place: a folder or Hub id. device, dtype: see `load`.
+    place: a folder or Hub id.
+    device, dtype: see `load`.
+
     Raises ModelError or InputError if the model or the data cannot be read.
     """
     examples = read_rows(data, documents)

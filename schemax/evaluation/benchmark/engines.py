@@ -56,15 +56,16 @@ class EngineOptions:
 class Engine(ABC):
     """An engine: a way to do the work. Engines share weights, never hooks, caches or settings.
 
-    name: unique, for options; title: a description in a few words.
+    name: unique, for options.
+    title: a description in a few words.
     kind: "bound" for forward passes that extract nothing.
     writes: the form of its output per document; see `Workload.expected`.
     batch_sizes: documents in flight to choose from, if the engine leaves the choice to its user;
         the benchmark tries all and keeps the fastest in `batch_size`.
     documents_per_prompt: the most documents that share a prompt.
     note: a remark for readers of its figures.
-    model: the comparison's; module: a replica of it between `setup` and `teardown`, whose forward
-        passes are counted.
+    model: the comparison's.
+    module: a replica of it between `setup` and `teardown`, whose forward passes are counted.
     """
 
     name: str

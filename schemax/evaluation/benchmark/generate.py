@@ -163,8 +163,9 @@ class Replay(LogitsProcessor):
 
     The library still computes scores, copies them and searches their maximum.
 
-    prompts: (B, L) padded ids; rows: (B,) answers; filler: the token of a finished row while others
-        go on.
+    prompts: (B, L) padded ids.
+    rows: (B,) answers.
+    filler: the token of a finished row while others go on.
     """
 
     def __init__(self, prompts: Tensor, rows: Sequence[Ids], filler: int) -> None:

@@ -27,11 +27,13 @@ _WARM_UP = 4
 class EngineRun:
     """The measurements of an engine.
 
-    documents: the number of documents of each run; seconds: of each repeat; passes: forward passes
-        of a run, None if the engine does not call the model's own `forward`.
+    documents: the number of documents of each run.
+    seconds: of each repeat.
+    passes: forward passes of a run, None if the engine does not call the model's own `forward`.
     peak_bytes: the largest rise of memory during any run.
     tried: documents/s by batch size, if the engine leaves the choice to its user.
-    skipped: why it took no part. pace: seconds per document of the latest run, 0 before it.
+    skipped: why it took no part.
+    pace: seconds per document of the latest run, 0 before it.
     """
 
     engine: Engine

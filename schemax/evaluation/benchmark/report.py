@@ -28,11 +28,16 @@ FORMAT = 1
 class EngineRow:
     """The figures of an engine.
 
-    documents: the number of documents of each run; seconds: of each repeat.
-    products_per_second: of the median repeat; slowest, fastest: of the extreme repeats.
+    documents: the number of documents of each run.
+    seconds: of each repeat.
+    products_per_second: of the median repeat.
+    slowest, fastest: of the extreme repeats.
     of_floor, times_generate: the speed relative to the engines "floor" and "generate"; None without
-        them. passes: forward passes of a run; passes_per_product: of a document.
-    tried: documents/s by batch size; batch_size: the fastest size.
+        them.
+    passes: forward passes of a run.
+    passes_per_product: of a document.
+    tried: documents/s by batch size.
+    batch_size: the fastest size.
     documents_per_prompt: the most documents of a prompt.
     """
 
@@ -60,9 +65,12 @@ class EngineRow:
 class Report:
     """The report of a comparison.
 
-    model: name, class, parameters, dtype and shape; environment: hardware and versions; work:
-    source and numbers of tokens; skipped: name and reason; sweep: rows of the grid; server: figures
-    of a server, measured over HTTP.
+    model: name, class, parameters, dtype and shape.
+    environment: hardware and versions.
+    work: source and numbers of tokens.
+    skipped: name and reason.
+    sweep: rows of the grid.
+    server: figures of a server, measured over HTTP.
     """
 
     model: dict[str, Any]

@@ -26,7 +26,8 @@ Writes = Literal["values", "output", "nothing"]
 class Category:
     """A category: all that its documents have in common.
 
-    instruction: I, before the document; opening: S, between the document and the output.
+    instruction: I, before the document.
+    opening: S, between the document and the output.
     keys: (N,) segments, each right before its value.
     k_max: (N,) token budgets.
     """
@@ -50,8 +51,8 @@ class Listing:
 class Workload:
     """A stream of documents, category by category.
 
-    stop: ends a value; eos_id: ends an output that an engine writes key by key; answers hold it
-        nowhere else.
+    stop: ends a value.
+    eos_id: ends an output that an engine writes key by key; answers hold it nowhere else.
     facts: the source of the work, for the report.
     token_bytes: the bytes of every token, if the tokens are those of a text.
     """

@@ -31,8 +31,9 @@ from schemax.formats import OutputFormat
 class Finding:
     """A fault of a declaration (level "refusal"), or a possible fault (level "warning").
 
-    place: the file, and the line of the field or class, if known. field: dotted; None for the whole
-        class. remedy: empty if `problem` says what to do.
+    place: the file, and the line of the field or class, if known.
+    field: dotted; None for the whole class.
+    remedy: empty if `problem` says what to do.
     """
 
     level: str

@@ -31,8 +31,8 @@ class TracedStep:
     text, token_ids: of the chosen token, and of forced tokens behind it.
     probability: of the chosen token.
     rivals: (text, probability) of the likeliest tokens, allowed by the grammar or not.
-    as_text: True if a choice is written again as free text. again: True if a refused value is
-        written again (`DecodingConfig.max_repairs`).
+    as_text: True if a choice is written again as free text.
+    again: True if a refused value is written again (`DecodingConfig.max_repairs`).
     """
 
     field: str
@@ -54,8 +54,9 @@ class TracedStep:
 class Trace:
     """The trace of a document.
 
-    passes: the steps of each pass, without items of lists and alternatives of choices; others: the
-        number of tokens that each pass chose for those. prompt_tokens: of the first pass.
+    passes: the steps of each pass, without items of lists and alternatives of choices.
+    others: the number of tokens that each pass chose for those.
+    prompt_tokens: of the first pass.
     one_by_one: the passes of the same output if a pass writes every token, keys included.
     """
 
@@ -105,7 +106,9 @@ def trace(
 class Tracer:
     """A collector of a document's passes, which makes its trace.
 
-    text: as the model is shown it; prompt_tokens, passes: see `Trace`.
+    text: as the model is shown it.
+    prompt_tokens, passes: see `Trace`.
+
     Raises InputError for a document that cannot be read.
     """
 

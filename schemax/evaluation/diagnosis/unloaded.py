@@ -27,7 +27,9 @@ class Unloaded:
     """A model's tokenizer and default settings, with the changes of a prompt file.
 
     place: the model's folder, Hub id or GGUF file, or a tokenizer's folder; as attribute, the
-    folder or file read. own_template: the path of the model's template, or None.
+        folder or file read.
+    own_template: the path of the model's template, or None.
+
     Raises ModelError and OSError for files that cannot be read.
     """
 

@@ -152,8 +152,9 @@ def named_for_actors(model: str | Path | None) -> str | None:
 class Loaded:
     """An actor: the result of a callable, such as a function of batches that holds a model.
 
-    load: a `Parcel` of the callable. problem: the error that it raised, which the first batch
-        raises; raised by a constructor, Ray would pass on its text only.
+    load: a `Parcel` of the callable.
+    problem: the error that it raised, which the first batch raises; raised by a constructor, Ray
+        would pass on its text only.
     """
 
     def __init__(self, load: Any) -> None:

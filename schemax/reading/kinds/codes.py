@@ -30,8 +30,10 @@ _MOST_TOKENS = 10
 class Code(Scalar):
     """An ISO code, which is also read from names in the languages of `cldr.LANGUAGES`.
 
-    table: of pycountry; form: the attribute of its entries that holds the codes. part: of CLDR's
-    data, with names by codes of two letters. also: further names, with such codes.
+    table: of pycountry.
+    form: the attribute of its entries that holds the codes.
+    part: of CLDR's data, with names by codes of two letters.
+    also: further names, with such codes.
     """
 
     table: str

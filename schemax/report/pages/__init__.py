@@ -33,9 +33,11 @@ def page_of(
 ) -> str:
     """Returns a page that runs no script but its own; UTF-8 can encode it, whatever it holds.
 
-    body: markup, with `$title` for the title. style, script: in addition to those that all pages
-    share. data: JSON from `to_json`. connect: the addresses that the content security policy lets
-    the script request. has_images: True if the data hold images.
+    body: markup, with `$title` for the title.
+    style, script: in addition to those that all pages share.
+    data: JSON from `to_json`.
+    connect: the addresses that the content security policy lets the script request.
+    has_images: True if the data hold images.
     """
     style = asset(__file__, "page.css") + style
     script = "\n" + asset(__file__, "page.js") + script

@@ -29,11 +29,13 @@ _WRONG = 0.05
 class Backend:
     """A kernel, and the queries, keys and masks that it can take.
 
-    device: the type of device; None: any. softcaps: True if it caps scores. masks: True if it takes
-    every mask, False if only masks that show the first keys. half: True if it requires half
-    precision. equal_sizes: True if heads of keys and values must be equally large. long: True if it
-    pays off for many queries or keys alone. on_request: True if it is used only for models that
-    were loaded with it, and for soft caps.
+    device: the type of device; None: any.
+    softcaps: True if it caps scores.
+    masks: True if it takes every mask, False if only masks that show the first keys.
+    half: True if it requires half precision.
+    equal_sizes: True if heads of keys and values must be equally large.
+    long: True if it pays off for many queries or keys alone.
+    on_request: True if it is used only for models that were loaded with it, and for soft caps.
     """
 
     kernel: Kernel

@@ -45,11 +45,13 @@ class KVSegment:
     targets: the t places in the pass that get the results: a slice, or (t,).
     comes_first: whether this segment is computed first. All such segments together cover the T
         queries once, so there is nothing to merge with.
-    prefix: the handle of a PREFIX. rows: the number of the store's rows in DOCUMENTS.
-    length: M of PREFIX and DOCUMENTS. pool: (B, M) places in the KV pool of OWN.
+    prefix: the handle of a PREFIX.
+    rows: the number of the store's rows in DOCUMENTS.
+    length: M of PREFIX and DOCUMENTS.
+    pool: (B, M) places in the KV pool of OWN.
     causal: whether each query sees as many keys as its place in the group, itself included.
-    visible: (B, 1 or n) the number of keys that a query sees; None: all, unless another field
-        hides some.
+    visible: (B, 1 or n) the number of keys that a query sees; None: all, unless another field hides
+        some.
     labels: (B, M) the slot that a FRESH token belongs to: -1 for all slots, -2 for padding.
     orders, own_orders: (B, M) and (B, n) orders of slots that see the values of earlier ones; see
         `block_table.RequestValues`.
@@ -82,7 +84,8 @@ class KVWrite:
     fresh: (W, C) places in the pass of the entering documents' tokens, padded with any place.
     rows: (W,) rows of entering requests, which get the first `stem_width` columns of `fresh`.
     num_rows, row_width: the extent of the document store.
-    slot_mapping: (t,) places in the KV pool for the last t tokens; pool_size: the pool's size.
+    slot_mapping: (t,) places in the KV pool for the last t tokens.
+    pool_size: the pool's size.
     """
 
     prefix: int = -1
@@ -99,7 +102,8 @@ class KVWrite:
 class Places:
     """Places that the scheduler has allotted to the tokens of slots in the next pass.
 
-    counts: (S,) tokens of each growing slot; columns: (E,) each token's place in its slot.
+    counts: (S,) tokens of each growing slot.
+    columns: (E,) each token's place in its slot.
     pool: (E,) places in the KV pool.
     """
 
@@ -112,9 +116,12 @@ class Places:
 class Batch:
     """T tokens of one forward pass.
 
-    input_ids, position_ids: (T,). selection: (S,) places whose logits the growing slots choose by.
-    segments: the keys that the tokens attend to. write: the destinations of keys and values.
-    use_long_rope: whether longrope takes its long factors. furthest: the largest position id.
+    input_ids, position_ids: (T,).
+    selection: (S,) places whose logits the growing slots choose by.
+    segments: the keys that the tokens attend to.
+    write: the destinations of keys and values.
+    use_long_rope: whether longrope takes its long factors.
+    furthest: the largest position id.
     """
 
     input_ids: Any

@@ -27,9 +27,10 @@ from schemax.runtime.slots.staging import stage
 class KVLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     """The keys and values of one layer.
 
-    prefixes: by handle, keys (1, Hk, I, D) and values; documents: (R, Hk, C, D) and values;
-    pool: (places, Hk, D) and values. fresh: (W, Hk, C, D) and values of the documents that the pass
-    under way reads.
+    prefixes: by handle, keys (1, Hk, I, D) and values.
+    documents: (R, Hk, C, D) and values.
+    pool: (places, Hk, D) and values.
+    fresh: (W, Hk, C, D) and values of the documents that the pass under way reads.
     """
 
     is_sliding = False

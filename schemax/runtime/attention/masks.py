@@ -19,8 +19,9 @@ _ALIGNED = 16
 class Mask:
     """A mask of the M keys that each query of B groups sees.
 
-    added: (B, 1 or n, M), added to the scores. counts: (B,) int32 from 1 to M, if a group sees its
-    first keys alone; `added` is then computed on first use.
+    added: (B, 1 or n, M), added to the scores.
+    counts: (B,) int32 from 1 to M, if a group sees its first keys alone; `added` is then computed
+        on first use.
     """
 
     def __init__(

@@ -42,8 +42,10 @@ def attend_segments(
 ) -> Tensor:
     """(T, H, D) queries -> (T, H, Dv), each over all segments that it is in.
 
-    segments: each with its masks, one per type of layer; layer_type: the place of the layer's type.
-    sinks: (H,) scores of a key without a value (gpt_oss). prefers_flex: see `attend`.
+    segments: each with its masks, one per type of layer.
+    layer_type: the place of the layer's type.
+    sinks: (H,) scores of a key without a value (gpt_oss).
+    prefers_flex: see `attend`.
     chains: compiled chains in the place of kernels; None for kernels alone.
     """
     out = total = None
@@ -104,8 +106,8 @@ def merge_in(
 ) -> None:
     """Merges the results of a segment into the results of others, in place.
 
-    out, total: (t, H, Dv) and (t, H) log-sum-exps. result, weight: (B * n, H, Dv) and (B * n, H),
-    of which t are `real`, see `KVSegment`.
+    out, total: (t, H, Dv) and (t, H) log-sum-exps.
+    result, weight: (B * n, H, Dv) and (B * n, H), of which t are `real`, see `KVSegment`.
     """
     if real is not None:
         result, weight = result.index_select(0, real), weight.index_select(0, real)
@@ -129,9 +131,12 @@ def own_in(
 
     Compiled, it reads keys and values where they are stored, without copies.
 
-    out, total: (t, H, Dv) and (t, H). query: (T, H, D); queries: (t,) one place of each slot.
-    keys, values: the pool, (N, Hk, D) and (N, Hk, Dv). places: (t, M) in the pool. added: (t, M),
-    added to scores.
+    out, total: (t, H, Dv) and (t, H).
+    query: (T, H, D).
+    queries: (t,) one place of each slot.
+    keys, values: the pool, (N, Hk, D) and (N, Hk, Dv).
+    places: (t, M) in the pool.
+    added: (t, M), added to scores.
     """
     kv_heads = keys.shape[1]
     grouped = query[queries].view(len(queries), 1, kv_heads, -1, query.shape[2]).float()

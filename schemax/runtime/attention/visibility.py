@@ -47,8 +47,8 @@ class TokenInfo:
 class Span:
     """The span of position ids that a layer's tokens see, whatever the order of arrival.
 
-    window: the number of last position ids, the token's own included. chunk: the size of chunks; a
-    token sees its own chunk alone.
+    window: the number of last position ids, the token's own included.
+    chunk: the size of chunks; a token sees its own chunk alone.
     """
 
     window: int | None = None

@@ -80,7 +80,8 @@ class RunningRequest:
 class DocumentRows:
     """The rows of the document store: the requests that hold them, and their tokens.
 
-    num_rows, width: the extent of the store. length: (num_rows,) tokens in each row.
+    num_rows, width: the extent of the store.
+    length: (num_rows,) tokens in each row.
     prefixes: (num_rows, P) handles of the instruction, then of demonstrations, padded with -1.
     positions: (num_rows, width) position ids.
     """

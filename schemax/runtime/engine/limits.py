@@ -34,8 +34,10 @@ _BACKOFF, _LONGEST_BACKOFF = 16, 1024
 class Limits:
     """Limits of decoding.
 
-    documents: the most in flight. pass_tokens: the most tokens of a forward pass. capacity: the
-    most tokens kept. flights: groups of documents that take turns, a pass each.
+    documents: the most in flight.
+    pass_tokens: the most tokens of a forward pass.
+    capacity: the most tokens kept.
+    flights: groups of documents that take turns, a pass each.
     """
 
     documents: int

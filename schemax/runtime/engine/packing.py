@@ -31,8 +31,9 @@ def make_batch(
 ) -> Batch:
     """The next pass of the requests in flight.
 
-    places: the destinations of its tokens' keys and values. prefix_lengths: by
-    handle. spans: one for each kind of layer.
+    places: the destinations of its tokens' keys and values.
+    prefix_lengths: by handle.
+    spans: one for each kind of layer.
     """
     return _Builder(scheduler, places, prefix_lengths, spans).batch()
 

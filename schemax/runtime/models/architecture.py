@@ -23,7 +23,8 @@ class Architecture:
     """A causal language model's parts.
 
     layer_counts: the number of layers by kind.
-    heads: such as "GQA 16/8"; position_encoding: such as "rotary (llama3)".
+    heads: such as "GQA 16/8".
+    position_encoding: such as "rotary (llama3)".
     switch: the position id at which longrope switches to its long factors; None without longrope.
     max_positions: the position ids that the model takes; None without a bound.
     max_tokens: the tokens of a prompt beyond which attention depends on the order of arrival.

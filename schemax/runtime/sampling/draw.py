@@ -72,7 +72,8 @@ def largest(logits: Tensor) -> Tensor:
 class Masks:
     """Masks of tokens at (n,) places, in order.
 
-    which: (n,) the number of each place's mask. masks: each (ceil(V / 32),) words of 32 tokens.
+    which: (n,) the number of each place's mask.
+    masks: each (ceil(V / 32),) words of 32 tokens.
     """
 
     places: Ints
@@ -115,13 +116,15 @@ class Draw:
     given: (n,) tokens that the slots write whatever the model says; -1: one is chosen.
     null_ids: (n,) at least 0.
     drawn: (d,) places, in order, whose token is drawn; others take the most probable token.
-    drawn_places: the same. random: (d,) arguments of `draw`: keys, steps, temperature, top_p.
+    drawn_places: the same.
+    random: (d,) arguments of `draw`: keys, steps, temperature, top_p.
     bits: (masks, words) of all masks; None if there is none.
-    bound: (m,) places, in order, that choose among the tokens of their masks. bound_places: the
-        same. bound_masks: (m,) the number of each mask.
+    bound: (m,) places, in order, that choose among the tokens of their masks.
+    bound_places: the same.
+    bound_masks: (m,) the number of each mask.
     is_strict: (m,) True: probabilities are shares of the mask's tokens. False: they are shares of
         all tokens, and a greedy choice reports its mask's probability only if the mask changed it.
-        strict: the same, as integers.
+    strict: the same, as integers.
     checked_places, checked_masks: places that choose freely. Choices that their masks refuse are
         made again, a few at most, since the host does not learn how many there are. The caller
         finds the others.
@@ -157,8 +160,8 @@ class Draw:
     ) -> tuple[Draw, Sequence[Tensor]]:
         """Stages a draw for n rows of (S,) slots, and other arrays, in one copy to the device.
 
-        bound, is_strict, checked: see `Draw`; their places count among the rows. few: the other
-        arrays.
+        bound, is_strict, checked: see `Draw`; their places count among the rows.
+        few: the other arrays.
         """
         chosen = slots[rows]
         (drawn,) = np.nonzero(table.temperature[chosen])
@@ -296,7 +299,8 @@ def _rows_at_once(logits: Tensor) -> int:
 def _ruled_out(logits: Tensor, bits: Tensor, which: Tensor) -> Tensor:
     """(n, V) logits, with minus infinity for tokens that masks do not allow.
 
-    bits: (masks, words). which: (n,) the number of each row's mask.
+    bits: (masks, words).
+    which: (n,) the number of each row's mask.
     """
     shifts = torch.arange(32, dtype=torch.int32, device=logits.device)
     are_few = len(bits) <= len(which)

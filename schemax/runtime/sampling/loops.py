@@ -51,7 +51,8 @@ def is_loop(ids: Sequence[int], read: Sequence[int]) -> bool:
 def may_be_loops(written: Ints, counts: Ints) -> npt.NDArray[np.bool_]:
     """(S,) True for values that are worth checking by `is_loop`; a fast check of all at once.
 
-    written: (S, n) tokens of each value; counts: (S,) their numbers.
+    written: (S, n) tokens of each value.
+    counts: (S,) their numbers.
     """
     is_suspect = np.zeros(len(counts), bool)
     (rows,) = np.nonzero(counts >= FEWEST_TOKENS)

@@ -43,7 +43,8 @@ _LEAST_MASS = 1e-38
 class Chosen(NamedTuple):
     """The tokens chosen for (S,) slots.
 
-    logprobs: of the tokens. null_logprobs: of the slots' null tokens; NaN: a slot has none.
+    logprobs: of the tokens.
+    null_logprobs: of the slots' null tokens; NaN: a slot has none.
     legal_logprobs: of all tokens that the grammar allows.
     """
 
@@ -62,7 +63,8 @@ class Chosen(NamedTuple):
 class Readback:
     """A copy from the device under way: n choices of `Draw`, then the logits of F few tokens.
 
-    ids, owner, starts: see `FewTokens`. wait: waits for the copy.
+    ids, owner, starts: see `FewTokens`.
+    wait: waits for the copy.
     """
 
     num_rows: int
@@ -84,9 +86,10 @@ class Choice:
     """A choice under way for (S,) slots.
 
     modes: (S,) see `slot_grammars`.
-    ids: (S,) tokens known before the choice, -1 elsewhere; deferred: rows of forced tokens.
-    rows: rows that choose among the whole vocabulary. few_rows: rows that choose among few tokens,
-        at `nodes`.
+    ids: (S,) tokens known before the choice, -1 elsewhere.
+    deferred: rows of forced tokens.
+    rows: rows that choose among the whole vocabulary.
+    few_rows: rows that choose among few tokens, at `nodes`.
     readback: the choices.
     """
 
@@ -189,8 +192,10 @@ class Sampler:
     ) -> Readback:
         """Enqueues the choice on the device, with one copy there and one copy back.
 
-        rows: (n,) in order, that choose among the whole vocabulary; given: (n,) see `Draw`.
-        few_rows: (m,) rows that choose among their `few_ids` alone. strict, texts: masks by row.
+        rows: (n,) in order, that choose among the whole vocabulary.
+        given: (n,) see `Draw`.
+        few_rows: (m,) rows that choose among their `few_ids` alone.
+        strict, texts: masks by row.
         again: True if texts choose a second time, under their masks.
         """
         ids, owner, starts = flattened(few_ids)
@@ -270,7 +275,8 @@ class Sampler:
     ) -> None:
         """Keeps the alternatives of slots with choices.
 
-        probabilities: (F,). picked: (n,) places of chosen tokens, which stay however improbable.
+        probabilities: (F,).
+        picked: (n,) places of chosen tokens, which stay however improbable.
         """
         table = self._table
         is_kept = probabilities >= _LEAST_PROBABLE

@@ -290,8 +290,9 @@ class SlotGrammars:
     def settle(self, slots: Ints, ids: Ints, *, defers: bool = False) -> None:
         """Moves the grammars of (S,) growing slots behind written tokens; writes forced tokens.
 
-        ids: (S,) the newest token of each slot. defers: True if the model must read forced tokens
-        one by one. They are then chosen in later passes, unless they end the slot.
+        ids: (S,) the newest token of each slot.
+        defers: True if the model must read forced tokens one by one. They are then chosen in later
+            passes, unless they end the slot.
         """
         table = self._table
         (rows,) = np.nonzero(table.mode[slots] == NODE)

@@ -40,7 +40,8 @@ class BlockTable:
     def place(self, slots: Ints, counts: Ints, columns: Ints) -> Ints:
         """Allots places to (E,) new tokens of (S,) slots.
 
-        counts: (S,) tokens of each slot; columns: (E,) a token's place in its slot.
+        counts: (S,) tokens of each slot.
+        columns: (E,) a token's place in its slot.
         """
         places = self._places.take(len(columns))
         self._reserve(int(columns.max(initial=0)) + 1)
@@ -95,9 +96,11 @@ UNSEEN = 1 << 34
 class RequestValues:
     """The tokens of a request's values so far.
 
-    places: (count,) in the KV pool. positions: (count,) position ids. orders: (count,) of the slots
-    that the tokens belong to, with OWN_ONLY added to what goes beyond a slot's own budget: a retry
-    is the slot's alone. All have room for as many tokens as the slots may write.
+    places: (count,) in the KV pool.
+    positions: (count,) position ids.
+    orders: (count,) of the slots that the tokens belong to, with OWN_ONLY added to what goes beyond
+        a slot's own budget: a retry is the slot's alone. All have room for as many tokens as the
+        slots may write.
     """
 
     places: Ints

@@ -26,7 +26,8 @@ REASONS: tuple[FinishReason, ...] = ("stop", "eos", "length")
 class SlotTable:
     """All slots in flight. Every annotated name is a column, (capacity,).
 
-    written, logprobs: (capacity, tokens). legal_logprobs: (capacity, 2).
+    written, logprobs: (capacity, tokens).
+    legal_logprobs: (capacity, 2).
     """
 
     request: Ints  # the number of the running request

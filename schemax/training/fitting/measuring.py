@@ -100,7 +100,8 @@ class Trials:
 class Work:
     """The documents to read, and the options to read them with.
 
-    examples: the labelled documents, as `as_declared` returns them. shots: row -> demonstration.
+    examples: the labelled documents, as `as_declared` returns them.
+    shots: row -> demonstration.
     templates: name -> text; None is the template without a prompt file.
     """
 
@@ -159,7 +160,8 @@ def _unwarned() -> Iterator[None]:
 class Measuring:
     """A `Measure` that reads no document twice with the same prompt.
 
-    seconds: the time for measuring, including earlier runs. clock: in seconds.
+    seconds: the time for measuring, including earlier runs.
+    clock: in seconds.
     """
 
     work: Work

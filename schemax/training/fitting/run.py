@@ -102,9 +102,11 @@ def fit(
 ) -> FitResult:
     """Chooses a prompt for a model by labelled documents. No weights are trained.
 
-    examples: as `as_declared` returns them; schemas: by category.
+    examples: as `as_declared` returns them.
+    schemas: by category.
     seconds: the time, including earlier runs in the sidecar; four fifths of it are for the search.
-    templates: name -> text of further templates. format: for all categories; None: their own.
+    templates: name -> text of further templates.
+    format: for all categories; None: their own.
     sidecar: a file of measured outcomes; a run that was killed resumes from it.
     model: identifies the model in the sidecar; None: a digest of its weights.
     tell: receives a line per trial.

@@ -22,9 +22,10 @@ RowNumbers = tuple[int, ...]
 class Candidate:
     """A prompt: settings for all categories, and the demonstrations of each category.
 
-    template: the name of a template that is tried. constrain, contextual_calibration: as in
-    `DecodingConfig`. shown: category -> demonstrated rows, in order. nearest: the number of rows,
-    the most similar ones, that a document is shown; 0 shows all.
+    template: the name of a template that is tried.
+    constrain, contextual_calibration: as in `DecodingConfig`.
+    shown: category -> demonstrated rows, in order.
+    nearest: the number of rows, the most similar ones, that a document is shown; 0 shows all.
     """
 
     template: str
@@ -121,9 +122,11 @@ class Search:
 
     rows: category -> documents on which candidates are compared; the pool holds none of them.
     pool: category -> rows that may be shown, in the order of their coverage.
-    best: the start, then the best candidate so far. tell: receives every trial.
-    sizes: numbers of demonstrations, ascending. nearest: numbers of demonstrations that each
-        document chooses by similarity. rounds: of other demonstrations, which come last.
+    best: the start, then the best candidate so far.
+    tell: receives every trial.
+    sizes: numbers of demonstrations, ascending.
+    nearest: numbers of demonstrations that each document chooses by similarity.
+    rounds: of other demonstrations, which come last.
 
     Numbers of demonstrations and settings change for all categories together. The rows to show are
     chosen category by category, since a category's answers depend on its own rows alone.

@@ -23,7 +23,9 @@ _FEWEST = 8
 class Split:
     """Three parts, each category -> rows. No text is in two parts.
 
-    pool: rows to show. deciding: rows to compare candidates on. held_out: rows to measure the gain.
+    pool: rows to show.
+    deciding: rows to compare candidates on.
+    held_out: rows to measure the gain.
     """
 
     pool: dict[str, list[int]]
@@ -75,7 +77,8 @@ def coverage_order(
     Each row shows what the rows before it show least: first a value of every attribute, then its
     absence, then both again. Rows of equal worth keep their order.
 
-    labels: row -> attribute -> value, None if the text states none; names: all attributes.
+    labels: row -> attribute -> value, None if the text states none.
+    names: all attributes.
     count: the number of rows to order; the others follow in their order. None orders all.
     """
     left, order = list(rows), list[int]()

@@ -44,8 +44,8 @@ _LARGEST_SIZE, _MOST_EXPERTS = 1 << 24, 1 << 12
 class GGUFHeader:
     """The metadata and tensors of a GGUF file.
 
-    values: metadata by key; for arrays, the number of items. shapes: shapes of tensors by name, the
-    fastest dimension first.
+    values: metadata by key; for arrays, the number of items.
+    shapes: shapes of tensors by name, the fastest dimension first.
     """
 
     values: Mapping[str, Any]

@@ -71,7 +71,8 @@ class ModelFiles:
 def find_files(name: str, adapter: str | None, revision: str | None) -> ModelFiles:
     """Finds the source of a model.
 
-    name: a model, or an adapter that names its base model. revision: that of `name`.
+    name: a model, or an adapter that names its base model.
+    revision: that of `name`.
 
     Raises ModelError for incomplete folders, and for adapters that cannot be read.
     """
