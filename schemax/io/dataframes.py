@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -167,24 +168,20 @@ def records_of(frame: Any, kind: str, wanted: tuple[str, ...] | None) -> Iterato
     else:
         there = _column_names(frame, kind)
         columns = frame.select(projected(wanted, there) or there)
-        yield from _records_of_polars(columns) if kind == "polars" else batch_records(columns)
-
-
-def _records_of_polars(frame: Any) -> Iterator[Record]:
-    for part in frame.iter_slices(rows_at_once(frame.estimated_size() / max(1, len(frame)))):
-        cells_of_columns = map(_cells_of_polars, part.get_columns())
-        for cells in zip(*cells_of_columns, strict=True):
-            yield as_record(part.columns, cells)
+        if kind != "polars":
+            yield from batch_records(columns)
+            return
+        step = rows_at_once(columns.estimated_size() / max(1, len(columns)))
+        for part in columns.iter_slices(step):
+            for cells in zip(*map(_cells_of_polars, part.get_columns()), strict=True):
+                yield as_record(part.columns, cells)
 
 
 def _cells_of_polars(series: Any) -> list[Any]:
-    """The cells of a series, through Arrow, unless it lacks the type."""
-    polars, pyarrow = optional("polars", "extract_frame"), optional("pyarrow", "extract_frame")
-    try:
-        if series.dtype != polars.Object:  # of which Arrow gets addresses in memory
+    """The cells of a series, through Arrow, unless it lacks the type: integers of 128 bits."""
+    with suppress(ValueError):
+        if series.dtype != optional("polars", "extract_frame").Object:  # else, addresses in memory
             return read_cells(series.to_arrow())
-    except pyarrow.ArrowInvalid:  # integers of 128 bits
-        pass
     return list(map(plain, series.to_list()))
 
 

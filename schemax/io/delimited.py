@@ -25,7 +25,7 @@ DELIMITERS = "\t|;,"
 # A cell in quotes, behind any delimiter.
 _QUOTED_CELL = re.compile(r'(?:^|(?<=[\t|;,]))"[^"]*(?:""[^"]*)*"')
 # The line before the header in which Excel names the delimiter.
-_HINT = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
+_HINT = re.compile(r'"?sep=(\t|[^\w\s"])"?\r?\n', re.IGNORECASE)
 # The characters of a file by which its dialect is chosen.
 _HEAD = 1 << 18
 _LINE_ENDS = ("\r", "\n")
@@ -56,19 +56,15 @@ def read_csv(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iter
     """
     with _header_and_rows(handle, name) as (header, rows):
         for line, cells in rows:
-            yield _record(header, cells, line)
-
-
-def _record(header: Sequence[str], cells: Sequence[str] | InputError, line: int) -> Record:
-    if isinstance(cells, InputError):
-        return cells
-    if not _fits(cells, len(header)):
-        return InputError(
-            f"line {line}: number of cells {len(cells)}, but the header has {len(header)}"
-        )
-    if any(map(is_broken, cells)):
-        return InputError(f"line {line}: not valid UTF-8")
-    return {key: cell or None for key, cell in zip(header, cells, strict=False)}
+            if isinstance(cells, InputError):
+                yield cells
+            elif not _fits(cells, len(header)):
+                counts = f"{len(cells)}, but the header has {len(header)}"
+                yield InputError(f"line {line}: number of cells {counts}")
+            elif any(map(is_broken, cells)):
+                yield InputError(f"line {line}: not valid UTF-8")
+            else:
+                yield {key: cell or None for key, cell in zip(header, cells, strict=False)}
 
 
 def _fits(cells: Sequence[str], columns: int) -> bool:
@@ -80,23 +76,18 @@ def _fits(cells: Sequence[str], columns: int) -> bool:
 def _header_and_rows(handle: BinaryIO, name: str) -> Iterator[tuple[list[str], _Rows]]:
     # Bytes that are no UTF-8 become lone surrogates, and cost their own row only.
     text = io.TextIOWrapper(handle, "utf-8-sig", errors="surrogateescape", newline="")
-    pieces = iter(partial(text.readline, LONGEST), "")
     try:
-        ahead: list[str] = []
-        length = 0
-        while length < _HEAD and (piece := next(pieces, "")):
-            ahead.append(piece)
-            length += len(piece)
-        hint = _HINT.match(ahead[0]) if ahead else None
-        start = 1 if hint else 0
-        dialect = _dialect("".join(ahead[start:])[:_HEAD], hint[1] if hint else None, name)
-        rows = _rows(chain(ahead[start:], pieces), dialect, start, name)
+        head = text.read(_HEAD)
+        hint = _HINT.match(head)
+        head = head[hint.end() :] if hint else head
+        dialect = _dialect(head, hint[1] if hint else None, name)
+        whole_lines = io.StringIO(head + text.readline(LONGEST), newline="")
+        pieces = chain(whole_lines, iter(partial(text.readline, LONGEST), ""))
+        rows = _rows(pieces, dialect, 1 if hint else 0, name)
         header = check_header(next(rows, (0, []))[1], name)
         if len(header) == 1 and re.search(r"[^\w\s.-]", header[0]):
-            note_once(
-                f"{name}: it has one column, {clipped(repr(header[0]))}; comma, semicolon, tab and "
-                "| divide no header of it; a first line sep=^ names another delimiter"
-            )
+            column = f"{name}: it has one column, {clipped(repr(header[0]))}"
+            note_once(f"{column}; a first line sep=^ names another delimiter than , ; | and tab")
         yield header, rows
     finally:
         text.detach()
@@ -111,8 +102,7 @@ def _dialect(head: str, hinted: str | None, name: str) -> _Dialect:
     dialects = [_Dialect(mark) for mark in delimiters]
     if '\\"' in head:
         dialects += [_Dialect(mark, escaped=True) for mark in delimiters]
-    has_quoted_header = '"' in re.split(r"[\r\n]", start, maxsplit=1)[0]
-    if '"' in head and not has_quoted_header:
+    if '"' in head and '"' not in re.split(r"[\r\n]", start, maxsplit=1)[0]:
         literal = [mark for mark in delimiters if mark in "\t|" and mark in header]
         dialects += [_Dialect(mark, quoted=False) for mark in literal]
     if len(dialects) == 1:
@@ -124,7 +114,7 @@ def _dialect(head: str, hinted: str | None, name: str) -> _Dialect:
 
 
 def _misfit(head: str, dialect: _Dialect) -> tuple[int, int, int]:
-    """(rows unlike the header, -columns, -rows); the last row is left out, which may be cut."""
+    """(rows unlike the header, -columns, -rows), without the last row, which may be cut."""
     sample = _rows(io.StringIO(head, newline=""), dialect, 0, None)
     rows = [() if isinstance(cells, InputError) else cells for _, cells in sample]
     rows = rows[:-1] if len(head) == _HEAD else rows
@@ -158,10 +148,8 @@ def _rows(pieces: Iterable[str], dialect: _Dialect, line: int, name: str | None)
             return
         except csv.Error:
             lines.begin_again()
-            cells = InputError(
-                f"line {lines.number}: a cell in quotes does not end with a quote before "
-                f"{dialect.delimiter!r} or the end of a line"
-            )
+            end = f"a quote before {dialect.delimiter!r} or the end of a line"
+            cells = InputError(f"line {lines.number}: a cell in quotes does not end with {end}")
         except _TooLong:
             first = lines.number - len(lines.row) + 1
             if not lines.pass_over(is_quoted=dialect.quoted):
@@ -170,10 +158,8 @@ def _rows(pieces: Iterable[str], dialect: _Dialect, line: int, name: str | None)
         if name and len(lines.row) > 1 and isinstance(cells, list):
             marks = {text.count(dialect.delimiter) for text in lines.row}
             if marks == {len(cells) - 1} and len(cells) > 1:
-                note_once(
-                    f"{name}: {len(lines.row)} lines up to line {lines.number} are one row, since "
-                    "quotes enclose their ends, though each of them would make a row"
-                )
+                span = f"{len(lines.row)} lines up to line {lines.number}"
+                note_once(f"{name}: {span} are one row in quotes, but each would make a row")
                 name = None  # said of the first such row
         if cells:
             yield lines.number, cells

@@ -30,6 +30,7 @@ MOST_ROWS = 1_048_576
 _MOST_CHARACTERS = 32_767  # of a cell
 _MOST_DIGITS = 15  # of a number
 _FIRST_YEAR = 1900
+_NO_RESULT = "a formula without a stored result; save the file in a spreadsheet program"
 _EXACT = 2**53  # smaller whole doubles are exact
 # How texts hold characters that XML lacks; and those, with texts that look like an escape.
 _ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
@@ -73,9 +74,11 @@ def _rows(handle: BinaryIO, name: str) -> Iterator[tuple[int, list[Any]]]:
         header: list[str] | None = None
         for place, row in enumerate(sheet.iter_rows()):
             values = [_value(cell.value) for cell in row]
-            if any(map(_is_bare, row)):
-                beside = next(cells for at, cells in formulas if at == place)
-                values = list(map(_result, values, row, beside))
+            if bare := [at for at, cell in enumerate(row) if _is_bare(cell)]:
+                with_formulas = next(cells for at, cells in formulas if at == place)
+                for at in bare:
+                    if with_formulas[at].data_type == "f":
+                        values[at] = InputError(f"{_NO_RESULT} (in {row[at].coordinate})")
             while values and values[-1] is None:
                 values.pop()
             if not values:
@@ -87,7 +90,8 @@ def _rows(handle: BinaryIO, name: str) -> Iterator[tuple[int, list[Any]]]:
                 values = header = check_header(header, name)
             yield place + 1, values
     except (BadZipFile, KeyError, IndexError, SyntaxError, TypeError) as error:
-        raise ValueError(f"not a workbook: {error}") from error
+        remedy = "open it in a spreadsheet program and save it"
+        raise ValueError(f"not a workbook: {error}; {remedy}") from error
 
 
 def _formulas(openpyxl: Any, handle: BinaryIO, title: str) -> Iterator[Sequence[Any]]:
@@ -100,15 +104,6 @@ def _formulas(openpyxl: Any, handle: BinaryIO, title: str) -> Iterator[Sequence[
 def _is_bare(cell: Any) -> bool:
     """True for a cell with a style alone, or a formula alone; the result "" is a text."""
     return cell.value is None and hasattr(cell, "row") and cell.data_type == "n"
-
-
-def _result(value: Any, cell: Any, beside: Any) -> Any:
-    if not _is_bare(cell) or beside.data_type != "f":
-        return value
-    return InputError(
-        f"a formula without a stored result ({cell.coordinate}); open the workbook in a "
-        "spreadsheet program and save it"
-    )
 
 
 def _value(cell: Any) -> Any:
