@@ -215,7 +215,7 @@ def _rank(
     """A measure of how well a chunk states an attribute, to compare chunks by."""
     result, slot = item.fields[attribute.name], item.slots[place]
     stated = result.value is not None and result.value != []
-    # A default may stand in the place of a value.
+    # A default may replace a value.
     null = format.escape(None).strip()
     stated = stated and slot is not None and not slot.left_out and slot.raw.strip() != null
     # An error in a list of two phases may be of one item, and must not drop the others.

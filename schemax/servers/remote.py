@@ -91,7 +91,7 @@ class RemoteModel(ABC):
         """Yields requests as they finish, with the errors of failed requests.
 
         requests: an iterator that may end for now and go on later, while requests are in flight.
-        cancelled: requests that nobody waits for any more.
+        cancelled: cancelled requests.
         """
         most = self.at_once if config.batch_size == "auto" else config.batch_size
         done: SimpleQueue[Future[Filled]] = SimpleQueue()

@@ -148,7 +148,7 @@ def _row_tokens(request: Request) -> int:
 def _in_memory(
     model: ForkModel, batch: list[Request], trace: Trace | None
 ) -> list[tuple[SlotOutput, ...] | DocumentOutput] | None:
-    """The slots of a batch; None where memory does not suffice."""
+    """The slots of a batch; None if the batch exceeds the memory."""
     try:
         return decode_forked(model, batch, trace)
     except (RuntimeError, MemoryError) as error:
