@@ -137,11 +137,8 @@ class TextCodec:
         return str(self._data.to_str())
 
     def check_vocabulary(self, vocab_size: int) -> None:
-        """Raises ModelError if a prompt could hold ids beyond the model's vocabulary.
-
-        Texts hold tokens of the base vocabulary and of spaces; prompts, what begins them and what
-        the chat template spells. Tokenizers of some models have more, such as for images.
-        """
+        """Raises ModelError if a prompt could hold ids beyond the model's vocabulary: tokens of
+        texts, of spaces, of the chat template, and BOS. Some have more, such as for images."""
         markup = (self.chat_template or "") + self.special_tokens.get("bos_token", "")
         beyond = [
             token["content"]

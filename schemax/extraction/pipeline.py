@@ -26,9 +26,8 @@ from schemax.extraction.readout import read_out, review
 from schemax.results import Extraction, failed
 from schemax.runtime.engine.decode import Placed, Windows, outputs
 from schemax.runtime.engine.shared import Call, SharedEngine
-from schemax.runtime.engine.stream import Filled
 from schemax.runtime.slots.outputs import NO_MEMORY, Watcher
-from schemax.runtime.slots.requests import Request, new_request
+from schemax.runtime.slots.requests import Filled, Request, new_request
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 # Characters of documents read at a time; outputs read out at a time.

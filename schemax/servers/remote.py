@@ -19,9 +19,8 @@ from schemax.tokens import SlotOutput
 if TYPE_CHECKING:
     from schemax.compiler import CompiledSchema
     from schemax.compiler.tokenizer import TextCodec
-    from schemax.runtime.engine.stream import Filled
     from schemax.runtime.models.language_model import PromptSize
-    from schemax.runtime.slots.requests import Request
+    from schemax.runtime.slots.requests import Filled, Request
     from schemax.servers.client import Client
     from schemax.servers.dialects import Served
 

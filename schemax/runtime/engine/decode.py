@@ -10,11 +10,11 @@ from typing import Any, Protocol
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine.fork import ForkModel, fork_stream
-from schemax.runtime.engine.stream import Filled, Trace, stream
+from schemax.runtime.engine.stream import Trace, stream
 from schemax.runtime.models.language_model import PromptSize
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.slots.outputs import NO_MEMORY, DocumentOutput, passes_of, too_long
-from schemax.runtime.slots.requests import Request, new_request, with_retries
+from schemax.runtime.slots.outputs import DocumentOutput, passes_of, too_long
+from schemax.runtime.slots.requests import Filled, Request, new_request, with_retries
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 
@@ -161,8 +161,8 @@ def decode(
 ) -> list[tuple[SlotOutput, ...]]:
     """The (J * N,) slot outputs of every prompt, in order, for proofs.
 
-    Prompts are not sorted, and equal prompts are not merged. Raises MemoryError, and ValueError for
-    a prompt that exceeds the model's context.
+    Prompts are not sorted, and equal prompts are not merged. Raises ModelError for a prompt that
+    fails, and ValueError for one that exceeds the model's context.
     """
     requests: list[Request] = []
     for place, prompt in enumerate(prompts):
@@ -174,9 +174,7 @@ def decode(
     filled: dict[int, tuple[SlotOutput, ...]] = {}
     for request, slots in run(model, iter(requests), config, trace):
         if isinstance(slots, DocumentOutput):
-            if slots.problem == NO_MEMORY:
-                raise MemoryError(NO_MEMORY)
-            raise ModelError(slots.problem or "")
+            raise ModelError(str(slots.problem))
         filled[request.places[0]] = slots
     return [filled[place] for place in range(len(requests))]
 

@@ -22,14 +22,14 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine.limits import AdmissionControl, Limits
 from schemax.runtime.engine.scheduler import write_chosen
-from schemax.runtime.engine.stream import Filled, Trace
+from schemax.runtime.engine.stream import Trace
 from schemax.runtime.engine.watched_pass import Written, watched
 from schemax.runtime.models.language_model import LanguageModel, PromptSize
 from schemax.runtime.sampling.sampler import Sampler
 from schemax.runtime.slots.filling import AskedSlot, Filling
 from schemax.runtime.slots.memory import is_out_of_memory, release_memory
-from schemax.runtime.slots.outputs import NO_ROOM, DocumentOutput, Watcher
-from schemax.runtime.slots.requests import Request
+from schemax.runtime.slots.outputs import NO_ROOM, DocumentOutput
+from schemax.runtime.slots.requests import Filled, Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.runtime.slots.staging import stage
 from schemax.tokens import SlotOutput
@@ -238,9 +238,6 @@ def _grow(
     def request_of(slot: int) -> Request:
         return rows[slot].request
 
-    def outputs_of(watcher: Watcher) -> dict[int, SlotOutput] | None:
-        return None if any(request.watcher is watcher for request in broken) else {}
-
     key, key_length = _padded([row.slot.key for row in rows], device)
     owner = torch.tensor([numbers[row.request] for row in rows], device=device)
     stems = torch.tensor([[*r.prefix, *r.stem.tolist()] for r in requests], device=device)
@@ -272,7 +269,7 @@ def _grow(
             grows &= chosen.are_finite
             broken |= {request_of(slot) for slot in writing_slots[~chosen.are_finite].tolist()}
             if written is not None:
-                written.tell(outputs_of)
+                written.tell(lambda _: {}, [request.watcher for request in broken])
             tokens[writes] = torch.from_numpy(chosen.ids).to(device)
             growing[writes] = torch.from_numpy(grows).to(device)
         if not growing.all():

@@ -22,7 +22,8 @@ from schemax.runtime.sampling.sampler import Chosen, Sampler
 from schemax.runtime.sampling.slot_grammars import SlotGrammars
 from schemax.runtime.slots.arrays import Ints, ranks
 from schemax.runtime.slots.block_table import OWN_ONLY, BlockTable, RequestValues
-from schemax.runtime.slots.requests import Request
+from schemax.runtime.slots.outputs import DocumentOutput
+from schemax.runtime.slots.requests import Filled, Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.tokens import SlotOutput
 
@@ -210,10 +211,10 @@ class Scheduler:
 
     # --- progress --------------------------------------------------------------------------------
 
-    def advance(self, chosen: Chosen) -> Iterator[tuple[Request, tuple[SlotOutput, ...] | None]]:
+    def advance(self, chosen: Chosen, not_finite: DocumentOutput) -> Iterator[Filled]:
         """Takes up chosen tokens and what they force; the requests that are done with them.
 
-        Requests with logits that are not finite leave with None for their slots.
+        not_finite: the output of requests whose logits are not finite; they leave.
         """
         slots, self.entering = self.growing, []
         broken = {self._request_of(slot) for slot in slots[~chosen.are_finite].tolist()}
@@ -222,7 +223,7 @@ class Scheduler:
         yield from (done for done in self._end(slots[~growing]) if done[0] not in broken)
         if broken:
             self.cancel(broken)
-            yield from ((request, None) for request in broken)
+            yield from ((request, not_finite) for request in broken)
 
     def _end(self, done: Ints) -> Iterator[tuple[Request, tuple[SlotOutput, ...]]]:
         """Ends slots, whose numbers are free from here on; the requests that end with them."""

@@ -132,7 +132,7 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
         got = model.run_batch(batch, cache)
         if column is not None:
             chosen = Chosen(branches[:, column].numpy(), certain, certain, certain)
-            list(scheduler.advance(chosen))
+            list(scheduler.advance(chosen, model.not_finite))
     model.bytes_per_token = cache.bytes_per_token
     return got, _plain(model, stem.expand(3, -1), branches)
 
@@ -180,7 +180,7 @@ def _check_finite(model: DecoderModel | ForkModel, expected: Tensor) -> None:
             f"({', '.join(broken[:3])}{', ...' if len(broken) > 3 else ''}); {remedy}"
         )
     if not are_finite:
-        raise ModelError(model.overflow("a plain text, though its weights are finite,"))
+        raise ModelError(f"its weights are finite, but {model.not_finite.problem}")
 
 
 def _fork(model: ForkModel) -> tuple[Tensor, Tensor]:

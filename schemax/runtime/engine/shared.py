@@ -17,9 +17,8 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine.decode import AnyModel, PausableRequests, passes
 from schemax.runtime.engine.fork import ForkModel
-from schemax.runtime.engine.stream import Filled
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.slots.requests import Request
+from schemax.runtime.slots.requests import Filled, Request
 
 THREAD_NAME = "schemax-decoding"
 

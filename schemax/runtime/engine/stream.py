@@ -23,8 +23,8 @@ from schemax.runtime.engine.watched_pass import WatchedPass
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling.sampler import Choice, Sampler
 from schemax.runtime.slots.memory import is_out_of_memory, release_memory
-from schemax.runtime.slots.outputs import NO_ROOM, DocumentOutput
-from schemax.runtime.slots.requests import Request
+from schemax.runtime.slots.outputs import NO_ROOM
+from schemax.runtime.slots.requests import Filled, Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.runtime.slots.staging import stage
 from schemax.tokens import Ids, SlotOutput
@@ -35,10 +35,6 @@ _MOST_REPEATED = 4096
 
 # (S,) numbers of slots among all of a run, (S,) steps, (S, V) logits, to be copied if kept.
 Trace = Callable[[Tensor, Tensor, Tensor], None]
-
-
-Filled = tuple[Request, tuple[SlotOutput, ...] | DocumentOutput]
-"""A finished request: its slot outputs, or its error."""
 
 
 def stream(
@@ -196,10 +192,9 @@ class _Flight:
         assert self._choice is not None
         chosen = self.sampler.finish(self._choice)
         self._choice = None
-        for request, slots in self.scheduler.advance(chosen):
-            if slots is None:
-                self.cache.scrub()
-            self.done.append((request, self.model.not_finite if slots is None else slots))
+        self.done.extend(self.scheduler.advance(chosen, self.model.not_finite))
+        if not chosen.are_finite.all():
+            self.cache.scrub()
         if self._watched is not None:
             self._watched.tell(self.done)
         self.control.count(sum(item[0].num_documents for item in self.done))

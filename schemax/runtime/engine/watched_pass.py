@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.filling import AskedSlot
 from schemax.runtime.slots.outputs import DocumentOutput, Place, Step, Watcher
-from schemax.runtime.slots.requests import Request
+from schemax.runtime.slots.requests import Filled, Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.tokens import SlotOutput
 
@@ -50,11 +51,11 @@ class Written:
             pairs = zip(ids.tolist(), shares.tolist(), strict=True)
             self._rivals = [tuple(zip(*pair, strict=True)) for pair in pairs]
 
-    def tell(self, done: Callable[[Watcher], Mapping[int, SlotOutput] | None]) -> None:
-        """Tells every watcher the steps of the pass.
-
-        done: outputs of done slots, by place; None if the watcher's request has failed.
-        """
+    def tell(
+        self, done: Callable[[Watcher], Mapping[int, SlotOutput]], failed: Container[Any] = ()
+    ) -> None:
+        """Tells every watcher but the `failed` the steps of the pass. done: outputs of done slots,
+        by place."""
         table, slots = self._table, self._slots
         steps: dict[Watcher, list[Step]] = {watcher: [] for watcher, _ in self._watched}
         counts = dict.fromkeys(steps, 0)
@@ -68,8 +69,8 @@ class Written:
             ids = tuple(table.written[slot, starts[row] : ends[row]].tolist())
             steps[watcher].append(Step(place, starts[row], ids, firsts[row], rivals))
         for watcher, own_steps in steps.items():
-            if (outputs := done(watcher)) is not None:
-                watcher.saw(own_steps, counts[watcher], outputs)
+            if watcher not in failed:
+                watcher.saw(own_steps, counts[watcher], done(watcher))
 
 
 class WatchedPass:
@@ -86,20 +87,17 @@ class WatchedPass:
         seen = [watched(owner.request, owner.open_slots[slot]) for owner, slot in pairs]
         self._written = Written(table, slots, logits, seen)
 
-    def tell(
-        self, ended: Iterable[tuple[Request, tuple[SlotOutput, ...] | DocumentOutput]]
-    ) -> None:
+    def tell(self, ended: Iterable[Filled]) -> None:
         """Tells all watchers. ended: requests that are done, with all of their slots."""
         outputs = dict(ended)
+        failed = [r.watcher for r, slots in outputs.items() if isinstance(slots, DocumentOutput)]
 
-        def done(watcher: Watcher) -> Mapping[int, SlotOutput] | None:
+        def done(watcher: Watcher) -> Mapping[int, SlotOutput]:
             running = self._running[watcher]
-            slots = outputs.get(running.request, ())
-            if isinstance(slots, DocumentOutput):
-                return None
+            slots: Any = outputs.get(running.request, ())
             return dict(enumerate(slots)) or dict(_done(running))
 
-        self._written.tell(done)
+        self._written.tell(done, failed)
 
 
 def _done(running: RunningRequest) -> Iterator[tuple[int, SlotOutput]]:

@@ -68,15 +68,10 @@ class LanguageModel(ABC):
     @property
     def not_finite(self) -> DocumentOutput:
         """The output of a document whose logits are not finite."""
-        return DocumentOutput((), 0, self.overflow("this document"))
-
-    def overflow(self, text: str) -> str:
-        """The reason why a text has no logits."""
-        dtype = str(self.dtype).removeprefix("torch.")
-        return (
-            f"{self.name} computes NaN or infinity for {text} in {dtype}; load it with another "
-            "dtype, such as float32"
+        problem = (
+            f"{self.name} computes NaN or infinity in {str(self.dtype).removeprefix('torch.')}"
         )
+        return DocumentOutput((), 0, f"{problem}; load it with another dtype, such as float32")
 
     @abstractmethod
     def refusal(self, config: DecodingConfig) -> str | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from schemax.config import DecodingConfig
 from schemax.runtime.slots.arrays import Ints, ranks
-from schemax.runtime.slots.outputs import Watcher
+from schemax.runtime.slots.outputs import DocumentOutput, Watcher
 from schemax.tokens import (
     ChildSlot,
     CopySource,
@@ -307,6 +307,10 @@ def slot_layout(
         extent=max(extents),
         may_call=len(extents) > 1,
     )
+
+
+Filled = tuple[Request, tuple[SlotOutput, ...] | DocumentOutput]
+"""A finished request: its slot outputs, or the output of each of its documents if it failed."""
 
 
 def with_retries(budgets: Ints, last_position: Ints, retries: int, bound: int | None) -> Ints:

@@ -148,13 +148,8 @@ def _check_model(path: Path, config: Any, header: GGUFHeader) -> None:
     processor = reader.TENSOR_PROCESSORS.get(header.architecture, reader.TensorProcessor)
     with refusing(str(path)):
         placed = reader.get_gguf_hf_weights_map(model, processor(config.to_dict()))
-    placed = {FREQS, LONG, SHORT, *placed}
-    dropped = [
-        name
-        for name in sorted(header.shapes)
-        if name not in placed and name.removesuffix(".weight") not in placed
-    ]
-    if dropped:
+    placed = {FREQS, LONG, SHORT, *placed, *(f"{name}.weight" for name in placed)}
+    if dropped := sorted(header.shapes.keys() - placed):
         raise ModelError(
             f"{path}: transformers' {type(model).__name__} has no place for {len(dropped)} of its "
             f"tensors ({some(dropped)}); load the same model in safetensors format"
