@@ -140,9 +140,8 @@ def _compile(
     instruction, opening, pieces = _prompt_ids(prompt, output_format, codec)
     if (largest := max((*instruction, *opening), default=0)) >= vocab_size:
         raise ModelError(
-            f"the prompt holds {codec.text_of([largest])!r}, token {largest:,} of the tokenizer, "
-            f"and the model's vocabulary has {vocab_size:,}; name the tokenizer that the model was "
-            "trained with"
+            f"the prompt holds the token {codec.text_of([largest])!r}, which the model has no "
+            "embedding for; name the tokenizer that the model was trained with"
         )
 
     rule = NEWLINE if config.ends_with_line else output_format.stop

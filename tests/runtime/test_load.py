@@ -398,7 +398,7 @@ def test_tokenizer_and_template_of_an_adapter(
     [
         ({"peft_type": "LOHA"}, ["LOHA", "LORA"]),
         ({"task_type": "SEQ_CLS"}, ["SEQ_CLS", "CAUSAL_LM"]),
-        ({"megatron_config": {"a": 1}, "megatron_core": "os"}, ["Megatron"]),
+        ({"megatron_config": {"a": 1}, "megatron_core": "os"}, ["megatron_config"]),
         ({"target_modules": ["abacus"]}, ["abacus"]),
         ({"target_modules": ["q_proj"]}, ["too many", "k_proj", "another"]),
         ({"target_modules": [*ATTENTION, "up_proj"]}, ["lacks", "up_proj", "another"]),

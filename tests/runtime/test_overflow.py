@@ -74,7 +74,7 @@ def test_a_document_without_logits_fails_alone(
     for item in failed:
         assert item.value is None
         (error,) = item.errors
-        assert "NaN or infinity for this document in float32" in error.message
+        assert "NaN or infinity in torch.float32" in error.message
     others = [item for item in items if item.index not in (3, 8)]
     assert [values(item) for item in others] == [values(item) for item in expected]
 
@@ -100,7 +100,7 @@ def test_over_http_a_field_is_never_nan(codec: TextCodec) -> None:
         answer = client.post("/v1/extract", json={**body, "details": True})
         lines = client.post("/v1/extract", json={**body, "stream": True}).text
     bad, good = answer.json()["rows"]
-    assert "NaN or infinity for this document in float32" in str(bad["errors"])
+    assert "NaN or infinity in torch.float32" in str(bad["errors"])
     assert bad["attributes"] is None
     assert good["attributes"] is not None
     assert "NaN" not in lines.replace("NaN or infinity", "")

@@ -68,9 +68,7 @@ class LanguageModel(ABC):
     @property
     def not_finite(self) -> DocumentOutput:
         """The output of a document whose logits are not finite."""
-        problem = (
-            f"{self.name} computes NaN or infinity in {str(self.dtype).removeprefix('torch.')}"
-        )
+        problem = f"{self.name} computes NaN or infinity in {self.dtype}"
         return DocumentOutput((), 0, f"{problem}; load it with another dtype, such as float32")
 
     @abstractmethod

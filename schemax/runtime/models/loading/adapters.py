@@ -21,14 +21,12 @@ from schemax.runtime.models.loading.rounding import merge_adapters
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
-# Settings of adapters that do more than change the weights of the base model's own layers.
-_MORE_THAN_WEIGHTS = {
-    "megatron_config": "asks for Megatron",  # peft would import whatever module the file names
-    "layer_replication": "repeats layers, and merging would change the weights that they share",
-    "trainable_token_indices": "trains single tokens; merge it with peft and name the result",
-    "alora_invocation_tokens": "works behind some tokens only",
-    "arrow_config": "chooses among adapters, token by token",
-}
+# Settings of adapters that do more than change the weights of the base model's own layers; for
+# Megatron, peft would import whatever module the file names.
+_MORE_THAN_WEIGHTS = (
+    *("layer_replication", "trainable_token_indices", "alora_invocation_tokens"),
+    *("arrow_config", "megatron_config"),
+)
 
 # The files fetched of an adapter on the Hub: repositories hold checkpoints and pickles besides.
 _FILES = (
@@ -105,12 +103,11 @@ def _check_kind(name: str, settings: dict[str, Any]) -> None:
         raise ModelError(f"{name} is an adapter of the kind {kind}; only LORA is supported")
     if task not in (None, "CAUSAL_LM"):
         raise ModelError(f"{name} was trained for {task}; an adapter for CAUSAL_LM is needed")
-    for setting, why in _MORE_THAN_WEIGHTS.items():
-        if settings.get(setting):
-            raise ModelError(
-                f"{name} {why} ({setting} in its {ADAPTER_CONFIG}); only adapters that change the "
-                "weights of the base model's own layers are supported here"
-            )
+    if more := [setting for setting in _MORE_THAN_WEIGHTS if settings.get(setting)]:
+        raise ModelError(
+            f"{name} has {more[0]} in its {ADAPTER_CONFIG}, so it does more than change weights of "
+            "the base model's own layers; merge it with peft, and name the result"
+        )
 
 
 def _check_complete(folder: Path, result: Any) -> None:
