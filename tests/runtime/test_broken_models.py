@@ -77,7 +77,7 @@ def test_weights_that_overflow_name_the_dtype(codec: TextCodec) -> None:
         model.lm_head.weight.mul_(1e38)
     with pytest.raises(
         ModelError,
-        match="weights are finite, but .* NaN or infinity in torch.float32",
+        match=r"weights are finite, but .* NaN or infinity in torch\.float32",
     ):
         Extractor(model, codec)
 

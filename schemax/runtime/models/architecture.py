@@ -100,8 +100,7 @@ def takes_masks_by_type(model: Any) -> bool:
 def spans_of(config: Any, windows: Sequence[int | None]) -> dict[str, Span]:
     """The position ids that attention layers see, by kind, named as the keys of masks.
 
-    windows: those that the layers call their attention with, in order. What a config says of
-    windows does not tell: many models have no code for them.
+    windows: those that layers call their attention with; a config may give one without any use.
     """
     kinds = [kind for kind in getattr(config, "layer_types", None) or () if kind in _ATTENTION]
     kinds = kinds or ["attention"] * len(windows)

@@ -333,10 +333,8 @@ def _check_loaded(name: str, model: Any, report: Mapping[str, Any]) -> None:
 
 
 def _check_unplaced(name: str, model: Any, unplaced: Sequence[str]) -> None:
-    """Raises ModelError for weights inside the decoder that the model has no place for.
-
-    Warns (UserWarning) of all others, such as those of a vision tower.
-    """
+    """Raises ModelError for weights inside the decoder that the model has no place for; warns
+    (UserWarning) of all others, such as those of a vision tower."""
     modules, decoder = dict(model.named_modules()), decoder_of(model)
     buffers = {key for key, _ in model.named_buffers()}
     inner: list[str] = []
