@@ -27,7 +27,7 @@ from schemax.runtime.slots.outputs import NO_ROOM
 from schemax.runtime.slots.requests import Filled, Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.runtime.slots.staging import stage
-from schemax.tokens import Ids, SlotOutput
+from schemax.tokens import Ids
 
 # Cap on documents that wait for an equal one in flight. They take no room there, so that nothing
 # else would bound them.
