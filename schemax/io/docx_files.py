@@ -13,10 +13,8 @@ from schemax.io.storage import optional
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
-_UNSEEN = (
-    *(f"{_W}{name}" for name in ("del", "moveFrom", "pPr", "rPr")),
-    "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",
-)
+_UNSEEN = [f"{_W}{name}" for name in ("del", "moveFrom", "pPr", "rPr")]
+_UNSEEN.append("{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback")
 _TAGS = {"p": "p", "tbl": "table", "tr": "tr", "tc": "td", "rt": "rt", "br": "br", "cr": "br"}
 _PARTING = [f"{_W}{name}" for name in ("vertAlign", "strike", "dstrike")]
 _STYLES = {"superscript": "sup", "subscript": "sub"}

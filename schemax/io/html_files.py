@@ -18,17 +18,12 @@ WIDE = tuple(mark for mark, _ in _MARKS[1:])
 """Byte order marks of encodings in which text has zero bytes."""
 
 _CELLS = ("td", "th")
-_LINES = {("td", True): "\t", ("th", True): "\t"}
-_LINES |= {(tag, is_end): "\n" for tag in ("tr", "table") for is_end in (True, False)}
-_SPACE = re.compile(r"\s+")
 _CHARSET = re.compile(
-    rb"""<!--.*?-->|<meta\b[^>]{0,200}?\bcharset\s*=\s*["']?\s*([\w.:-]{1,40})""",
-    re.IGNORECASE | re.DOTALL,
+    rb"""(?is)<!--.*?-->|<meta\b[^>]{0,200}?\bcharset\s*=\s*["']?\s*([\w.:-]{1,40})"""
 )
 _DECLARED = re.compile(rb"""\A\s*<\?xml\s[^>]{0,200}?\bencoding\s*=\s*["']([\w.:-]{1,40})["']""")
 _INSTEAD = {"utf-16le": "utf-8", "utf-16be": "utf-8", "x-user-defined": "cp1252", "gbk": "gb18030"}
 _CLOSED = re.compile(r"""<([A-Za-z][\w.:-]*)((?:[^<>"']|"[^"]*"|'[^']*')*)/>""")
-_BLANKS = re.compile(" {2,}")
 _PARTED = re.compile(rf"(?<![\s($€£]){THIN}+(?![\s.,;:!?)%])")
 
 
@@ -42,10 +37,8 @@ def decoded(data: bytes, charset: str | None = None) -> str:
 
 
 def _charset(data: bytes) -> str | None:
-    """Python's codec for the encoding that the page states, as browsers read its label.
-
-    Raises ValueError for an encoding that browsers do not read.
-    """
+    """Python's codec for the encoding that the page states, as browsers read its label; ValueError
+    for an encoding that they do not read."""
     webencodings = optional("webencodings", "an HTML file", "files")
     for match in chain(_CHARSET.finditer(data, 0, 4096), _DECLARED.finditer(data, 0, 1024)):
         known = webencodings.lookup(match[1].decode()) if match[1] else None
@@ -57,10 +50,8 @@ def _charset(data: bytes) -> str | None:
 
 
 def read_html(data: bytes, is_xml: bool = False) -> str:
-    """The text of a page. is_xml: a tag such as `<script/>` has no content, as in XHTML.
-
-    Raises ValueError for an encoding that is not read.
-    """
+    """The text of a page; ValueError for an encoding that is not read. is_xml: it is XHTML, in
+    which a tag such as `<script/>` has no content."""
     source = decoded(data, _charset(data)).replace("\0", "")
     return shown(_CLOSED.sub(r"<\1\2></\1>", source) if is_xml else source)
 
@@ -83,7 +74,7 @@ def shown(source: str) -> str:
         space = " " if is_shared and space == "\n" else space
         if tag == "-text":
             text = node.text_content or ""
-            pieces.append(text if pre and not is_shared else _SPACE.sub(" ", text))
+            pieces.append(text if pre and not is_shared else re.sub(r"\s+", " ", text))
         elif tag[:1] in "-!_#" and tag != "-document":
             pass  # a comment, a document type
         elif not is_end and is_unseen(tag, node.attributes.items()):
@@ -102,7 +93,8 @@ def shown(source: str) -> str:
                 mark = shifted(tag, "".join(pieces[max(0, start - 9) : start]), text)
                 pieces[start:] = [f"{THIN}{text}{THIN}" if mark is None else mark]
             if tag not in SHIFTS:
-                pieces.append(_LINES.get((tag, is_end), space))
+                space = "\n" if tag in ("tr", "table") else space
+                pieces.append("\t" if is_end and tag in _CELLS else space)
             if not is_end:
                 if (inner := node.first_child) is not None:
                     node = inner
@@ -114,5 +106,5 @@ def shown(source: str) -> str:
         else:
             node, is_end = node.parent, True
     text = _PARTED.sub(" ", "".join(pieces)).replace(THIN, "")
-    lines = (line.split("\t") for line in _BLANKS.sub(" ", text).split("\n"))
+    lines = (line.split("\t") for line in re.sub(" {2,}", " ", text).split("\n"))
     return "\n".join(filter(None, ("\t".join(map(str.strip, row)).rstrip() for row in lines)))

@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 
 MOST_PAGES = 10_000
 
+# The text of a page with a line break at its end, and the places of its characters.
 _Sheet: TypeAlias = "tuple[str, array[float]]"
-"""The text of a page with a line break at its end, and the places of its characters."""
 
 _FAR = 1 << 20  # pixels of a page's sides in conversions of coordinates
 _HYPHEN = "\x02"  # PDFium's sign for a hyphen at the end of a line, together with the line's end
 _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
-_BROKEN = re.compile(rf"(?<![^\W_])([^\W_]+){_HYPHEN}([^\W_]+)(?![^\W_])")
+_BROKEN = re.compile(rf"(?<![^\W_])([^\W_]+){_HYPHEN}[^\W_]+")
 _PASSWORD = 4  # FPDF_ERR_PASSWORD
 _CONTROLS = frozenset((*range(32), 0xFFFE, 0xFFFF)) - set(map(ord, f"\t\n{_HYPHEN}"))
 _EXPANDED = frozenset(normalize("NFKC", chr(code)) for code in range(0xFB1D, 0xFEFD))
@@ -68,8 +68,7 @@ def read_pdf(data: bytes, name: str) -> FileText:
     """
     sheets: list[_Sheet] = []
     with _opened(data) as document:
-        total = len(document)
-        if total > MOST_PAGES:
+        if (total := len(document)) > MOST_PAGES:
             raise ValueError(
                 f"it has {total:,} pages, more than the {MOST_PAGES:,} that are read; split it"
             )
@@ -98,19 +97,18 @@ def _bound(sheets: Sequence[_Sheet], name: str) -> FileText:
     elsewhere; other hyphens stay, since they may belong to the word ("water-resistant")."""
     text = "".join(text for text, _ in sheets)[:-1]
     words = set(_WORD.findall(text.casefold())) if _HYPHEN in text else ()
-    dropped = [
-        match.end(1)
-        for match in _BROKEN.finditer(text)
-        if (match[1] + match[2]).casefold() in words
-        and f"{match[1]}-{match[2]}".casefold() not in words
-    ]
+    dropped = []
+    for match in _BROKEN.finditer(text):
+        word = match[0].casefold()
+        if word.replace(_HYPHEN, "") in words and word.replace(_HYPHEN, "-") not in words:
+            dropped.append(match.end(1))
     pieces = [text[before + 1 : at] for before, at in pairwise((-1, *dropped, len(text)))]
     pages = np.cumsum([0, *(len(text) for text, _ in sheets[:-1])])
     pages -= np.searchsorted(dropped, pages)
     places = np.concatenate([places for _, places in sheets])[:-4].reshape(-1, 4)
     boxes = array("f", np.delete(places, dropped, 0).tobytes())
-    whole = "".join(pieces).replace(_HYPHEN, "-")
-    return FileText.of(whole, name, array("q", pages.tolist()), boxes)
+    text = "".join(pieces).replace(_HYPHEN, "-")
+    return FileText.of(text, name, array("q", pages.tolist()), boxes)
 
 
 def _read_page(document: Any, number: int) -> _Sheet:
@@ -180,7 +178,6 @@ def _letters(codes: Sequence[int], is_glyph: bool) -> str:
 def _coordinates(page: Any, raw: Any) -> Callable[..., Box]:
     """A function from a page's own coordinates to points from its top left corner, as shown."""
     width, height = page.get_size()
-
     across, down = ctypes.c_int(), ctypes.c_int()
 
     def at(x: float, y: float) -> tuple[float, float]:

@@ -316,8 +316,8 @@ def _json_lines(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> I
     lines = bounded_lines(handle)
     first = next(lines, b"")
     if first and first.startswith((ZIP, OLE)):
-        whole = io.BytesIO(first + handle.read(MOST_BYTES))
-        raise InputError(f"cannot read {name}: {refusal(whole)}")
+        reason = refusal(io.BytesIO(first + handle.read(MOST_BYTES)))
+        raise InputError(f"cannot read {name}: {reason}")
     if first and first.startswith(b"%PDF-"):
         raise InputError(f"cannot read {name}: it is a PDF file; name it .pdf to read it")
     if suffixes(name)[0] == ".json" and first and (first[:1] == b"[" or first.strip() == b"{"):
