@@ -192,22 +192,20 @@ def _prompt_ids(
     prompt: PromptText, output_format: OutputFormat, codec: TextCodec
 ) -> tuple[Ids, Ids, tuple[tuple[Ids, ...], ...]]:
     """The ids of a prompt: instruction, opening of the output, literals around documents."""
-    turns = [
-        token
-        for markup, content in prompt.turns
-        for token in (*codec.encode_markup(markup), *codec.encode(content))
-    ]
-    is_chat = bool(prompt.chat_prefix or turns)
-    prefix = codec.encode_markup(prompt.chat_prefix) if is_chat else codec.prefix_ids
+    stem: list[int] = []
+    for markup, content in (*prompt.turns, (prompt.chat_prefix, prompt.instruction)):
+        stem += codec.encode_message(markup, content, stem)
+    is_chat = bool(prompt.chat_prefix or prompt.turns)
+    # Encoded together, as the model writes an answer: `[/INST] {` has other tokens than its parts.
+    answer = prompt.chat_suffix + output_format.opening()
     opening = (
         *codec.encode(prompt.closing),
-        *codec.encode_markup(prompt.chat_suffix),
-        *codec.encode(output_format.opening()),
+        *(codec.encode_markup(answer, None) if is_chat else codec.encode(answer)),
     )
     pieces = tuple(
         tuple(tuple(codec.encode(text)) for text in literals) for literals in prompt.pieces
     )
-    return (*turns, *prefix, *codec.encode(prompt.instruction)), opening, pieces
+    return (*(() if is_chat else codec.prefix_ids), *stem), opening, pieces
 
 
 def _looks_at_others(attribute: Attribute) -> bool:

@@ -80,7 +80,8 @@ class CompiledSchema:
         stacked = self.decoding.documents == "stacked"
         stride = self.decoding.documents_per_prompt if stacked else 1
         cleaned = [clean_document(text, self.prompt.fence) for text in texts]
-        encoded = [tuple(ids) for ids in self.codec.encode_batch(cleaned)]
+        behind = None if self.pieces[0][0] else self.instruction
+        encoded = [tuple(ids) for ids in self.codec.encode_batch(cleaned, behind)]
         if (nearest := self.nearest) is not None:
             return [
                 replace(self.assemble([ids]), demonstrations=nearest.of(text))

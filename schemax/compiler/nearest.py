@@ -61,11 +61,12 @@ class NearestExamples:
             for sentinel, value in values.items():
                 text = text.replace(sentinel, value)
             if is_markup:
-                token_ids += self.codec.encode_markup(text)
+                token_ids += self.codec.encode_markup(text, token_ids or None)
             else:
                 # White space around a whole message is stripped, as in other prompts.
                 is_whole = 0 < place < len(self.parts) - 1
-                token_ids += self.codec.encode(text.strip() if is_whole else text)
+                content = text.strip() if is_whole else text
+                token_ids += self.codec.encode(content, token_ids or None)
         return tuple(token_ids)
 
 

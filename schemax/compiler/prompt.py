@@ -394,12 +394,13 @@ class RenderedChat:
     """Messages in a chat template; empty for a base model.
 
     turns: (markup, content) of all messages but the last. prefix, suffix: the markup around the
-    last message.
+    last message. is_answer: False if the template does not show that an answer follows the suffix.
     """
 
     turns: tuple[tuple[str, str], ...] = ()
     prefix: str = ""
     suffix: str = ""
+    is_answer: bool = True
 
 
 def takes_turns(codec: TextCodec) -> bool:
@@ -416,12 +417,12 @@ def takes_turns(codec: TextCodec) -> bool:
 def render_chat(codec: TextCodec, messages: Sequence[tuple[str, str]] = ()) -> RenderedChat:
     """Renders the tokenizer's chat template, if any, around messages and a last one of the user.
 
-    Turns thinking off where the template supports it. Raises ModelError for a chat template that
-    fails on a single message or drops it, TemplateError for one that does so with several.
+    The suffix is what the template writes before a final answer, so that no thought is open. Raises
+    ModelError for a chat template that fails on a single message or drops it, TemplateError for a
+    chat template that does so with several.
     """
     if codec.chat_template is None:
         return RenderedChat()
-    marker = f"\ue000{uuid.uuid4().hex}"
     roles = [*(role for role, _ in messages), "user"]
     error_type = TemplateError if messages else ModelError
     remedy = (
@@ -430,33 +431,69 @@ def render_chat(codec: TextCodec, messages: Sequence[tuple[str, str]] = ()) -> R
         else "pass a tokenizer without chat_template to prompt it as a base model"
     )
     try:
-        template = sandbox.from_text(codec.chat_template, jinja2.Undefined)
-        with sandbox.deadline():
-            text = template.render(
-                messages=[
-                    {"role": role, "content": f"{marker}-{n}\ue001"} for n, role in enumerate(roles)
-                ],
-                tools=None,
-                documents=None,
-                add_generation_prompt=True,
-                enable_thinking=False,
-                **codec.special_tokens,
-            )
+        parts = _rendered(codec, roles)
     except Exception as error:  # any model's template: whatever it raises names the same remedy
         shown = " messages of " + ", ".join(roles) if messages else " a single user message"
         raise error_type(
             f"the tokenizer's chat template fails on{shown} ({error}); {remedy}"
         ) from error
-    parts = re.split(re.escape(marker) + r"-(\d+)\ue001", text)
     if [int(n) for n in parts[1::2]] != list(range(len(roles))):
         dropped = "one of the messages" if messages else "the user's message"
         raise error_type(f"the tokenizer's chat template drops {dropped}; {remedy}")
     *markup, prefix, suffix = parts[0::2]
-    if suffix.rstrip().endswith("<think>"):
-        # Some templates force thinking; it is closed before it begins.
-        suffix += "\n</think>\n\n"
     contents = (content for _, content in messages)
-    return RenderedChat(tuple(zip(markup, contents, strict=True)), prefix, suffix)
+    before_answer = _before_answer(codec, roles, suffix)
+    if before_answer is None:
+        warn(
+            f"the chat template does not show how an answer begins: prompts end in {suffix!r}, "
+            "where the model may mean to think first; pass a tokenizer whose chat_template does"
+        )
+    return RenderedChat(
+        tuple(zip(markup, contents, strict=True)),
+        prefix,
+        suffix if before_answer is None else before_answer,
+        before_answer is not None,
+    )
+
+
+def _before_answer(codec: TextCodec, roles: Sequence[str], suffix: str) -> str | None:
+    """What the template writes between the last message and an answer; None if it shows no answer.
+
+    suffix: the generation prompt with thinking turned off. It stays if it adds an empty thought.
+    """
+    try:
+        parts = _rendered(codec, [*roles, "assistant", "user"])
+        place = 2 * parts[1::2].index(str(len(roles)))
+        before_answer = parts[place]
+        if parts[place - 1] != str(len(roles) - 1) or not before_answer:
+            return None
+        if suffix.startswith(before_answer) and suffix != before_answer:
+            is_off = _rendered(codec, roles, enable_thinking=True)[-1] != suffix
+            return suffix if is_off else before_answer
+    except Exception:  # any model's template
+        return None
+    return before_answer
+
+
+def _rendered(
+    codec: TextCodec, roles: Sequence[str], *, enable_thinking: bool = False
+) -> list[str]:
+    """The chat template around messages: its literals and, between these, messages' numbers."""
+    assert codec.chat_template is not None
+    marker = f"\ue000{uuid.uuid4().hex}"
+    template = sandbox.from_text(codec.chat_template, jinja2.Undefined)
+    with sandbox.deadline():
+        text = template.render(
+            messages=[
+                {"role": role, "content": f"{marker}-{n}\ue001"} for n, role in enumerate(roles)
+            ],
+            tools=None,
+            documents=None,
+            add_generation_prompt=True,
+            enable_thinking=enable_thinking,
+            **codec.special_tokens,
+        )
+    return re.split(re.escape(marker) + r"-(\d+)\ue001", text)
 
 
 # --- examples, and a demonstration of another category --------------------------------------------

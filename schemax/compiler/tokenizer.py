@@ -2,7 +2,8 @@
 
 Document text is data. It is encoded with a copy of the tokenizer that knows no added tokens and
 finds no control tokens in its vocabulary, so `<|im_end|>` in a product title is ordinary
-characters. The copy adds no dummy prefix space, so that segments encoded one by one can be joined.
+characters. The copy adds no dummy prefix space, so that segments encoded one by one can be joined;
+a segment where the tokenizer itself would add the space is told what it stands `behind`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,16 @@ class TextCodec:
     ) -> None:
         self.special_tokens = dict(special_tokens or {})
         self.chat_template = chat_template
+        self._leads_texts = self._leads_runs = False
         self._spec: dict[str, Any] = json.loads(backend.to_str())
         self.added_tokens: list[dict[str, Any]] = self._spec.get("added_tokens") or []
         controls = control_tokens(self._spec, self.special_tokens.values())
         self._markup = _rebuild(self._spec, added_tokens=self.added_tokens)
         # Added tokens of spaces alone are text: keys are indented with them.
         blanks = [t for t in self.added_tokens if not t["content"].strip() and not t["special"]]
-        self._data = _rebuild(guarded(self._spec, controls), added_tokens=blanks)
+        data = guarded(self._spec, controls)
+        steps = {part: _without_prefix(data.get(part)) for part in ("normalizer", "pre_tokenizer")}
+        self._data = _rebuild({**data, **steps}, added_tokens=blanks)
         # The ids that the tokenizer itself puts before a text: BOS, or nothing.
         self.prefix_ids: tuple[int, ...] = _prefix_ids(backend)
         vocab = backend.get_vocab(with_added_tokens=True)
@@ -73,24 +77,56 @@ class TextCodec:
                 "so values could not be copied from documents"
             )
         check_guard(self._spec, controls, self.encode_batch, self.decode_bytes)
+        # Whether the tokenizer puts a space before a text, and before what follows a special token.
+        led = self.encode_markup("a")
+        self._leads_texts = led != self.encode("a")
+        self._leads_runs = self._leads_texts and any(
+            self.encode_markup(f"{text}a") == [token, *led]
+            for token, text in self.special_texts.items()
+        )
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, behind: Sequence[int] | None = None) -> list[int]:
         """Encodes data: neither adds special tokens nor recognises them in the text.
 
-        Raises InputError for a text that the tokenizer fails on.
+        behind: the tokens before, () for none; None if neither the text's beginning nor a special
+            token can stand right before. Raises InputError for a text that the tokenizer fails on.
         """
         with _surviving_panics():
+            text = f" {text}" if text and self._leads(behind) else text
             return list(self._data.encode(text, add_special_tokens=False).ids)
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_batch(
+        self, texts: Sequence[str], behind: Sequence[int] | None = None
+    ) -> list[list[int]]:
         """`encode` for many texts, in threads."""
+        if self._leads(behind):
+            texts = [f" {text}" if text else "" for text in texts]
         with _surviving_panics():
             encoded = self._data.encode_batch_fast(list(texts), add_special_tokens=False)
         return [list(item.ids) for item in encoded]
 
-    def encode_markup(self, text: str) -> list[int]:
+    def encode_markup(self, text: str, behind: Sequence[int] | None = ()) -> list[int]:
         """Encodes text of a chat template: recognises special tokens in it, but adds no token."""
-        return list(self._markup.encode(text, add_special_tokens=False).ids)
+        encoded = self._markup.encode(text, add_special_tokens=False)
+        if self._leads(behind) or not self._leads_texts:
+            return list(encoded.ids)
+        added = {token["id"] for token in self.added_tokens}
+        places = zip(encoded.ids, encoded.offsets, strict=True)
+        first = next((start for token, (start, _) in places if token in added), len(text))
+        rest = self._markup.encode(text[first:], add_special_tokens=False)
+        return [*self.encode(text[:first]), *rest.ids]
+
+    def encode_message(self, markup: str, content: str, behind: Sequence[int]) -> list[int]:
+        """Encodes a message. The spaces that end its markup belong to its first word."""
+        bare = markup.rstrip(" ")
+        ids = [*behind, *self.encode_markup(bare, behind)]
+        return [*ids[len(behind) :], *self.encode(markup[len(bare) :] + content, ids)]
+
+    def _leads(self, behind: Sequence[int] | None) -> bool:
+        """True if the tokenizer itself puts a space before a text behind these tokens."""
+        if not behind:
+            return behind is not None and self._leads_texts
+        return self._leads_runs and behind[-1] in self.special_texts
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """Decodes ids to bytes. Joins characters split across tokens; drops special tokens."""
@@ -100,8 +136,8 @@ class TextCodec:
     def text_of(self, ids: Sequence[int]) -> str:
         """Text that a tokenizer which knows special tokens encodes to these ids again.
 
-        Leaves out the prefix that the tokenizer itself adds. Control tokens that stand as plain
-        text, as in a document, are defused by a space behind their first character.
+        Leaves out the tokens and spaces that the tokenizer itself adds. Control tokens that stand
+        as plain text, as in a document, are defused by a space behind their first character.
         """
         if self.prefix_ids and tuple(ids[: len(self.prefix_ids)]) == self.prefix_ids:
             ids = ids[len(self.prefix_ids) :]
@@ -112,6 +148,8 @@ class TextCodec:
                 parts += (specials[token] for token in run)
                 continue
             text = self.decode_bytes(run).decode("utf-8", "replace")
+            if self._leads_runs if parts else self._leads_texts:
+                text = text.removeprefix(" ")
             for control in specials.values():
                 text = text.replace(control, f"{control[:1]} {control[1:]}")
             parts.append(text)
@@ -281,24 +319,20 @@ def _default_chat_template(template: Any) -> str | None:
 
 
 def _prefix_ids(backend: tokenizers.Tokenizer) -> tuple[int, ...]:
-    with_specials = backend.encode("a", add_special_tokens=True).ids
-    without = backend.encode("a", add_special_tokens=False).ids
-    for start in range(len(with_specials) - len(without) + 1):
-        if with_specials[start : start + len(without)] == without:
-            return tuple(with_specials[:start])
-    return ()
+    encoded = backend.encode("a", add_special_tokens=True)
+    marks = zip(encoded.ids, encoded.special_tokens_mask, encoded.attention_mask, strict=True)
+    before = takewhile(lambda mark: mark[1], marks)
+    return tuple(token for token, _, is_no_padding in before if is_no_padding)
 
 
 def _rebuild(
     spec: Mapping[str, Any], *, added_tokens: Sequence[Mapping[str, Any]]
 ) -> tokenizers.Tokenizer:
-    """A copy of the tokenizer that adds nothing: no specials, no prefix space, no padding.
+    """A copy of the tokenizer that adds no special tokens and no padding, and cuts nothing off.
 
     added_tokens: the tokens that the copy recognises in a text.
     """
     spec = {**spec, "added_tokens": list(added_tokens)}
-    spec["normalizer"] = _without_prefix(spec.get("normalizer"))
-    spec["pre_tokenizer"] = _without_prefix(spec.get("pre_tokenizer"))
     spec.update(post_processor=None, truncation=None, padding=None)
     return tokenizers.Tokenizer.from_str(json.dumps(spec))
 
@@ -336,11 +370,14 @@ class ByteCodec(TextCodec):
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         backend.decoder = decoders.ByteLevel()
         backend.add_special_tokens([AddedToken(f"<|{role}|>", special=True) for role in _ROLES])
-        template = "{% for one in messages %}<|{{ one.role }}|>{{ one.content }}{% endfor %}"
+        template = (
+            "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}{% endfor %}"
+            "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+        )
         super().__init__(backend, chat_template=template)
 
     def messages(self, ids: Iterable[int]) -> list[dict[str, str]]:
-        """Splits a prompt into messages; ids before the first role are a message of the user."""
+        """The messages before the answer; ids before the first role are a message of the user."""
         messages: list[dict[str, str]] = []
         for is_role, run in groupby(ids, key=lambda token: token >= _NUM_BYTES):
             if is_role:
@@ -349,4 +386,4 @@ class ByteCodec(TextCodec):
             if not messages:
                 messages.append({"role": "user", "content": ""})
             messages[-1]["content"] = bytes(run).decode("utf-8", "replace")
-        return messages
+        return messages[:-1]  # the last one is the answer's opening, which the server writes

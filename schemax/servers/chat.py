@@ -13,7 +13,7 @@ from schemax.base.messages import clipped
 from schemax.compiler.tokenizer import ByteCodec
 from schemax.config import DecodingConfig
 from schemax.errors import ServerError
-from schemax.formats import get_format
+from schemax.formats.base import answer_in
 from schemax.runtime.slots.requests import Request
 from schemax.servers.client import Client
 from schemax.servers.dialects import NOT_TAKEN, Served
@@ -22,6 +22,8 @@ from schemax.tokens import FinishReason, SlotOutput
 
 # The least token budget of an answer, whose layout the server chooses.
 _FEWEST_TOKENS = 1024
+# By how much a log-probability may exceed 0.
+_ROUNDING = 1e-2
 # The most ways to ask for an option.
 _MOST_WAYS = 3
 
@@ -35,7 +37,6 @@ class ChatModel(RemoteModel):
         super().__init__(client, served, codec)
         self._messages = codec.messages
         self.max_positions = None  # positions of tokens, which are unknown
-        self._opening = get_format("json").opening()
         # Option -> the index of the way to ask for it; past the last way, it is omitted.
         self._ways = {
             "logprobs": 0 if served.tells else 1,
@@ -53,15 +54,14 @@ class ChatModel(RemoteModel):
 
     async def fill(self, request: Request) -> tuple[SlotOutput, ...]:
         messages = self._messages([*request.prefix, *request.stem.tolist()])
-        last = messages[-1]
-        last["content"] = last["content"].removesuffix(self._opening)
         schema = request.layout.specs[0].json_schema
         tokens = max(_FEWEST_TOKENS, int(request.budgets[0]))
         while True:
             ways = self._ways.copy()
             body = self._body(messages, schema, tokens, request.decoding)
             try:
-                return (_output(await self.client.ask("/chat/completions", body)),)
+                reply = await self.client.ask("/chat/completions", body)
+                return (_output(reply, is_json=schema is not None),)
             except ServerError as error:
                 if not self._changes_way(error, ways):
                     raise
@@ -106,8 +106,11 @@ class ChatModel(RemoteModel):
         return True
 
 
-def _output(reply: dict[str, Any]) -> SlotOutput:
-    """The bytes of the answer; a token's log-probability is at its first byte, NaN at others."""
+def _output(reply: dict[str, Any], *, is_json: bool) -> SlotOutput:
+    """The bytes of the answer; a token's log-probability is at its first byte, NaN at others.
+
+    Raises ServerError for a reply without an answer, or that ended before the answer.
+    """
     try:
         choice = reply["choices"][0]
         content, refusal = choice["message"]["content"], choice["message"].get("refusal")
@@ -117,12 +120,19 @@ def _output(reply: dict[str, Any]) -> SlotOutput:
         raise ServerError(
             f"the server answered without a message: {clipped(str(reply))}"
         ) from error
-    if not isinstance(content, str) or not content:
-        raise ServerError(f"the model gave no answer: {clipped(str(refusal or reply))}")
-    data = content.encode("utf-8", "replace")
-    logprobs = [value for part, first in parts for value in (first, *[nan] * (len(part) - 1))]
     reason: FinishReason = "length" if choice.get("finish_reason") == "length" else "eos"
-    has_logprobs = b"".join(part for part, _ in parts) == data
+    answer = answer_in(content).lstrip() if isinstance(content, str) else ""
+    is_unfinished = reason == "length" and is_json and answer[:1] not in ("{", '"')
+    if not answer or is_unfinished:
+        why = "its tokens ran out before it: " if reason == "length" else ""
+        raise ServerError(f"the model gave no answer: {why}{clipped(str(refusal or reply))}")
+    data = content.encode("utf-8", "replace")
+    logprobs = [
+        value for part, first in parts for value in (min(0.0, first), *[nan] * (len(part) - 1))
+    ]
+    # Numbers that are no log-probabilities tell nothing of the model's confidence.
+    is_told = all(logprob <= _ROUNDING for _, logprob in parts)
+    has_logprobs = is_told and b"".join(part for part, _ in parts) == data
     return SlotOutput(tuple(data), reason, tuple(logprobs) if has_logprobs else (), passes=1)
 
 

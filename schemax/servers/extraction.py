@@ -45,7 +45,7 @@ class ExtractionModel(RemoteModel):
 
     def __init__(self, client: Client, served: Served, codec: ByteCodec) -> None:
         super().__init__(client, served, codec)
-        self._messages, self._opening = codec.messages, get_format("json").opening()
+        self._messages = codec.messages
 
     def refusal(self, config: DecodingConfig) -> str | None:
         usual = resolve_decoding(self.usual_decoding)
@@ -89,7 +89,7 @@ class ExtractionModel(RemoteModel):
         sampling = {name: getattr(config, name) for name in _SAMPLING}
         body = {
             "schema": request.layout.specs[0].json_schema,
-            "documents": [message["content"].removesuffix(self._opening)],
+            "documents": [message["content"]],
             "html": "keep",  # HTML was removed before
             "slots": True,
             **(sampling if config.temperature > 0 else {}),

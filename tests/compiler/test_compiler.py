@@ -368,14 +368,53 @@ def test_thinking_is_turned_off(backend: tokenizers.Tokenizer) -> None:
 
 
 def test_chat_templates_as_they_are_found(backend: tokenizers.Tokenizer) -> None:
-    """`generation` marks, absent tools, and templates that open a thought by themselves."""
+    """`generation` marks and absent tools."""
     chat = (
         "{% if tools is not none %}TOOLS{% endif %}{% for m in messages %}{% generation %}"
-        "{{ m.content }}{% endgeneration %}{% endfor %}[assistant]<think>\n"
+        "{{ '[A]' if m.role == 'assistant' }}{{ m.content }}{% endgeneration %}{% endfor %}[A]"
     )
     compiled = compile_schema(Television, TextCodec(backend, chat_template=chat))
-    assert compiled.prompt.chat_prefix == ""
-    assert compiled.prompt.chat_suffix == "[assistant]<think>\n</think>\n\n"
+    assert (compiled.prompt.chat_prefix, compiled.prompt.chat_suffix) == ("", "[A]")
+
+
+_TURNS = (
+    "{% for m in messages %}{% if m.role == 'user' %}<u>{{ m.content }}</u>{% else %}"
+    "ANSWER{{ m.content }}<end>{% endif %}{% endfor %}{% if add_generation_prompt %}GENERATION"
+    "{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "generation", "begin"),
+    [
+        ("<a>", "<a>", "<a>"),
+        # The channels of harmony: the generation prompt leaves open which comes first.
+        ("<a><|channel|>final<|message|>", "<a>", "<a><|channel|>final<|message|>"),
+        ("<a><|START_RESPONSE|>", "<a><|START_THINKING|>", "<a><|START_RESPONSE|>"),
+        ("[|assistant|]", "[|assistant|]<thought>\n", "[|assistant|]"),
+        ("<a>", "<a><think>{{ '</think>' if enable_thinking is false }}", "<a><think></think>"),
+        (
+            "<a><R>",
+            "<a><T>{{ '</T>' if enable_thinking is false }}",
+            "<a><R>",
+        ),
+    ],
+)
+def test_prompts_end_where_an_answer_begins(
+    backend: tokenizers.Tokenizer, answer: str, generation: str, begin: str
+) -> None:
+    chat = _TURNS.replace("ANSWER", answer).replace("GENERATION", generation)
+    codec = TextCodec(backend, chat_template=chat)
+    compiled = compile_schema(Television, codec)
+    assert compiled.prompt.chat_suffix == f"</u>{begin}"
+    assert text_of(codec, compiled.opening).endswith(f"</u>{begin}{{\n")
+
+
+def test_templates_that_show_no_answer_are_warned_of(backend: tokenizers.Tokenizer) -> None:
+    chat = "<u>{{ messages[0].content }}</u><a><thought>{{ raise('no') if messages[1] }}"
+    with pytest.warns(UserWarning, match="'</u><a><thought>', where the model may mean to think"):
+        compiled = compile_schema(Television, TextCodec(backend, chat_template=chat))
+    assert compiled.prompt.chat_suffix == "</u><a><thought>"
 
 
 def test_base_models_get_their_bos_once(backend: tokenizers.Tokenizer) -> None:
@@ -391,6 +430,62 @@ def test_base_models_get_their_bos_once(backend: tokenizers.Tokenizer) -> None:
     assert bos not in compile_schema(Television, backend).encode(["LG"])[0].instruction
 
 
+def test_a_saved_padding_does_not_hide_the_bos(backend: tokenizers.Tokenizer) -> None:
+    padded = tokenizers.Tokenizer.from_str(backend.to_str())
+    bos = padded.token_to_id("<|endoftext|>")
+    padded.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", bos)]
+    )
+    for side in ("left", "right"):
+        padded.enable_padding(direction=side, pad_id=bos, pad_token="<|endoftext|>", length=16)
+        assert TextCodec(padded).prefix_ids == (bos,)
+
+
+_INSTRUCTED = (
+    "{{ bos_token }}{% for m in messages %}{{ '[INST] ' + m.content + ' [/INST]' if m.role == "
+    "'user' else ' ' + m.content + '</s>' }}{% endfor %}"
+)
+_BARE = "{% for m in messages %}{{ '</s>' + m.content }}{% endfor %}</s>"
+
+
+@pytest.mark.parametrize("chat", [_INSTRUCTED, _BARE, None])
+@pytest.mark.parametrize("scheme", ["prepend", "always", "first"])
+def test_pieces_have_the_tokens_of_the_whole_text(scheme: str, chat: str | None) -> None:
+    """Tokenizers as SentencePiece makes them put a space before a text, or before every run."""
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    schemes = {"prepend": "always"}
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(
+        prepend_scheme=schemes.get(scheme, scheme)
+    )
+    tokenizer.decoder = tokenizers.decoders.Metaspace()
+    trainer = tokenizers.trainers.BpeTrainer(
+        special_tokens=["<s>", "</s>"],
+        initial_alphabet=["▁", "\n", "é", *map(chr, range(33, 127))],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(["Read the {text} LG [INST] [/INST] JSON"] * 9, trainer)
+    if scheme == "prepend":  # as Llama 2 and Phi 3 do, by a normalizer
+        tokenizer.pre_tokenizer = None
+        tokenizer.normalizer = tokenizers.normalizers.Sequence(
+            [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")]
+        )
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))]
+    )
+    codec = TextCodec(tokenizer, special_tokens={"bos_token": "<s>"}, chat_template=chat)
+    template = "Read the text\n{{ documents[0].text }}\n"
+    compiled = compile_schema(Television, codec, template=template)
+    (prompt,) = compiled.encode(["LG"])
+    ids = [*prompt.instruction, *prompt.documents[0], *prompt.opening]
+    rendered = compiled.prompt
+    parts = rendered.chat_prefix, rendered.instruction, "LG", rendered.closing, rendered.chat_suffix
+    whole = tokenizer.encode("".join([*parts, "{\n"]), add_special_tokens=chat is None)
+    assert ids == whole.ids
+    if scheme != "first" or chat is None:  # servers put the BOS before texts by themselves
+        served = tokenizer.encode(codec.text_of(ids), add_special_tokens=chat != _BARE)
+        assert served.ids == ids
+
+
 def test_runs_of_spaces_stay_tokens(backend: tokenizers.Tokenizer) -> None:
     indented = tokenizers.Tokenizer.from_str(backend.to_str())
     indented.add_tokens([tokenizers.AddedToken("  ", normalized=False), "<tool>"])
@@ -399,6 +494,7 @@ def test_runs_of_spaces_stay_tokens(backend: tokenizers.Tokenizer) -> None:
     assert indented.token_to_id("<tool>") not in codec.encode("a <tool>")
 
 
+@pytest.mark.filterwarnings("ignore:the chat template does not show")
 def test_nothing_stale_is_kept(tmp_path: Path, backend: tokenizers.Tokenizer) -> None:
     """An edited template and a changed chat template are seen at the next call."""
     from transformers import PreTrainedTokenizerFast

@@ -131,6 +131,7 @@ def test_examples_stand_as_turns(chatting: PreTrainedTokenizerFast, template: st
     assert ids.count(chatting.convert_tokens_to_ids("<|end|>")) == 5
 
 
+@pytest.mark.filterwarnings("ignore:the chat template does not show")
 @pytest.mark.parametrize(
     ("chat", "decoding"),
     [

@@ -165,6 +165,7 @@ def test_texts_are_data(codec: TextCodec, template: str) -> None:
 
 @pytest.mark.parametrize("name", [*template_names(), "embedded"])
 @pytest.mark.parametrize("decoding", ["isolated", "paper", "autoregressive"])
+@pytest.mark.filterwarnings("ignore:the chat template does not show")
 @pytest.mark.parametrize("chat", [None, "<u>{{ messages[0].content }}</u>"])
 def test_without_examples_nothing_changes(
     backend: tokenizers.Tokenizer, name: str, decoding: str, chat: str | None

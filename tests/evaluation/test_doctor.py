@@ -17,6 +17,7 @@ from schemax import Diagnosis, Extractor, ModelError, doctor
 from schemax.base.resources import resource_dir
 from schemax.commands.cli import app
 from schemax.compiler import TextCodec
+from schemax.evaluation.diagnosis.checks import tokenizer_checks
 
 
 def run(*arguments: str) -> Any:
@@ -51,6 +52,24 @@ def test_facts_about_the_model(codec: TextCodec) -> None:
     assert "read as text" in facts["special tokens in text"]
     assert "products in bfloat16 take " in facts["processor"]
     assert facts["dtype auto"] == "float32: exact; the model's schemax.json names no other"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("<a><final>", "answers begin behind '</u><a><final>'"),
+        ("{{ raise('no') }}", "shows no answer: behind '</u><a>' the model may think first"),
+    ],
+)
+def test_the_opening_of_answers_is_told(backend: Tokenizer, answer: str, told: str) -> None:
+    chat = (
+        "{% for m in messages %}{% if m.role == 'user' %}<u>{{ m.content }}</u>{% else %}"
+        f"{answer}{{{{ m.content }}}}{{% endif %}}{{% endfor %}}<a>"
+    )
+    codec = TextCodec(backend, chat_template=chat)
+    facts = {fact.name: fact.found for fact in tokenizer_checks(codec)}
+    assert told in facts["chat template"]
+    assert facts["prompt seams"].endswith("tokens are not the whole text's")
 
 
 def test_models_that_fork(codec: TextCodec) -> None:

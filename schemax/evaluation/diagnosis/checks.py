@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 from typing import Any
 
 import torch
@@ -12,7 +13,8 @@ from torch.utils._pytree import tree_leaves
 
 from schemax.base.process import usable_processors
 from schemax.compiler import compile_schema
-from schemax.compiler.tokenizer import as_codec
+from schemax.compiler.prompt import render_chat
+from schemax.compiler.tokenizer import TextCodec, as_codec
 from schemax.evaluation.diagnosis.agreement import TEMPLATE, TEXTS, Probe
 from schemax.evaluation.diagnosis.diagnosis import Check
 from schemax.runtime.engine.fork import ForkModel
@@ -47,8 +49,39 @@ def tokenizer_checks(tokenizer: Any) -> Iterator[Check]:
     merged = sum(b'"' in data and (b"," in data or b"\n" in data) for data in codec.token_bytes)
     yield Check("merged delimiters", f"{merged} tokens hold a quote and what follows it; handled")
     yield _specials(tokenizer)
-    chat = "found; thinking off" if codec.chat_template else "none: prompted as a base model"
-    yield Check("chat template", chat)
+    yield _chat_template(codec)
+    yield _seams(tokenizer)
+
+
+def _chat_template(codec: TextCodec) -> Check:
+    """Returns where answers begin, which tells whether a thought is open there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the report has them
+        chat = render_chat(codec)
+    if codec.chat_template is None:
+        text = "none: prompted as a base model"
+    elif chat.is_answer:
+        text = f"found; answers begin behind {chat.suffix!r}"
+    else:
+        text = f"found, but shows no answer: behind {chat.suffix!r} the model may think first"
+    return Check("chat template", text)
+
+
+def _seams(tokenizer: Any) -> Check:
+    """Compares the tokens of a prompt's pieces with those of its whole text."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the report has them
+        compiled = compile_schema(Probe, tokenizer, template=TEMPLATE)
+    prompt, ids = compiled.prompt, compiled.encode(TEXTS[:1])[0]
+    pieces = [*ids.instruction, *ids.documents[0], *ids.opening, *ids.keys[0][0]]
+    text = prompt.chat_prefix + prompt.instruction + TEXTS[0] + prompt.closing + prompt.chat_suffix
+    text += compiled.format.opening() + compiled.key_texts[0][0]
+    whole = compiled.codec.encode_markup(text)
+    if not prompt.chat_prefix:
+        whole = [*compiled.codec.prefix_ids, *whole]
+    blocks = SequenceMatcher(None, pieces, whole, autojunk=False).get_matching_blocks()
+    differing = len(pieces) - sum(block.size for block in blocks)
+    return Check("prompt seams", f"{differing} of {len(pieces)} tokens are not the whole text's")
 
 
 def _specials(tokenizer: Any) -> Check:
