@@ -17,6 +17,7 @@ from schemax.compiler.slot_specs import Fields
 from schemax.compiler.tokenizer import ByteCodec
 from schemax.extraction.documents import Document
 from schemax.formats import DocumentKey, OutputFormat
+from schemax.formats.base import answer_in
 from schemax.results import Extraction, FieldError, SlotText, build
 from schemax.results.fields import field_tree_of, part_of
 from schemax.results.list_results import with_items
@@ -103,7 +104,11 @@ def read_out(
         whole = _plain_text(output.slots[0], compiled)
         slots = _parsed(whole, compiled, output.document)
         if all(slot is None for slot in slots):
-            nothing = (FieldError(None, "the output holds none of the keys", whole.raw),)
+            nothing = (
+                FieldError(
+                    None, "the output holds none of the keys, or several answers", whole.raw
+                ),
+            )
         if isinstance(compiled.codec, ByteCodec) and output.slots[0].logprobs:
             slots = list(_with_confidences(slots, output.slots[0], compiled))
         pairs_of_lists = zip(slots, compiled.attributes, strict=True)
@@ -309,7 +314,9 @@ def _with_confidences(
     whole: the answer's bytes; the log-probability of a token stands at its first byte, NaN at its
         other bytes.
     """
-    text, place = bytes(whole.ids), 0
+    text = bytes(whole.ids)
+    answer = answer_in(text.decode("utf-8", "replace"))
+    place = max(0, text.rfind(answer.encode()))  # thoughts state values as well
     for slot, attribute in zip(slots, compiled.attributes, strict=True):
         key = text.find(json.dumps(attribute.labels[-1], ensure_ascii=False).encode(), place)
         literal = b"" if slot is None else slot.raw.strip().encode()

@@ -398,17 +398,21 @@ def select(tree: Tree, paths: Sequence[Path], label: Callable[[str], str]) -> di
     return literals
 
 
-_THOUGHTS = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
-_FENCE = re.compile(r"(?:\A|\n)[ \t]*```([^\n]*)\n")
+# The prompt may have opened the thought.
+_THOUGHTS = re.compile(r"\s*+(?:<think>.*?(?:</think>|\Z)|(?![{\[\"'<`]).*?</think>)", re.DOTALL)
+_FENCED = re.compile(r"^[ \t]*```([^\n]*)\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 
 
 def answer_in(text: str) -> str:
-    """The text without the thoughts before it, and without the Markdown code fence around it."""
+    """The text without the thoughts before it, and without the Markdown code fence around it.
+
+    Of several fenced blocks, all that are labelled as the first one.
+    """
     if thoughts := _THOUGHTS.match(text):
         text = text[thoughts.end() :]
-    fence = _FENCE.search(text)
-    if fence and (fence[1].strip() or not text[: fence.start()].strip()):
-        text = text[fence.end() :]
+    first = _FENCED.search(text)
+    if first and (first[1].strip() or not text[: first.start()].strip()):
+        return "".join(block[2] for block in _FENCED.finditer(text) if block[1] == first[1])
     return text.split("\n```", 1)[0]
 
 

@@ -177,7 +177,12 @@ class JsonFormat(BaseFormat):
         return Spelling(quoted, quoted, opening="[", separator=", ", closing="]")
 
     def parse(self, text: str, paths: Sequence[Path]) -> dict[Path, str]:
-        return select(_members(answer_in(text)), paths, self.label)
+        tree, rest = _members(answer_in(text))
+        while rest and tree:
+            draft, rest = _members(rest)
+            if draft != tree and draft.keys() & tree.keys():
+                tree = {}
+        return select(tree, paths, self.label)
 
 
 def _indent(depth: int) -> str:
@@ -222,17 +227,17 @@ def _string(quote: str) -> str:
 _TOKEN = re.compile(rf"({_string(chr(34))}|{_string(chr(39))})(\s*:)?|[{{}}\[\]]", re.DOTALL)
 _OPENING = re.compile(r"\A\s*(?=[\"'])|\{\s*(?=[\"'])")
 _BLANK = re.compile(r"\s*")
-_FURTHER = re.compile(r"\s*,\s*\{")
 # A literal that shows where it ends.
 _WHOLE = re.compile(r"\s*(?:[\"'\[]|(?:null|true|false)\s*\Z)")
 
 
-def _members(text: str) -> Tree:
-    """The members of the first object in a text; its opening brace may precede the text.
+def _members(text: str) -> tuple[Tree, str]:
+    """The members of the first object in a text, and the text behind it.
+
+    The opening brace may precede the text.
 
     A literal is the text between a colon and the next key, or the brace that closes the object.
-    Only keys, brackets and strings are told apart here: `unescape` reads literals. Returns {} for
-    a list of several objects.
+    Only keys, brackets and strings are told apart here: `unescape` reads literals.
     """
     root: Tree = {}
     groups, depth = [root], 0
@@ -261,14 +266,14 @@ def _members(text: str) -> Tree:
             start = 0
             groups.pop()
             if not groups:
-                return {} if _FURTHER.match(text, token.end()) else root
+                return root, text[token.end() :]
     # The output is cut off: behind a member, if its last string or white space follows a comma.
     end = token.start() if token and token[1] and token.start() > start else len(text)
     is_behind = re.search(r",\s*\Z" if end < len(text) else r",\s+\Z", text[start:end])
     end_literal(end if is_behind else len(text))
     if start and not is_behind and not _WHOLE.match(text, start):
         groups[-1][name] = f" {text[key:].strip()}"  # with its key, no literal can be read
-    return root
+    return root, ""
 
 
 def objects_in(text: str) -> list[str] | None:
