@@ -6,9 +6,9 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,7 +22,7 @@ from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.scores import scores_of
 from schemax.extraction.extractor import Extractor
 from schemax.results import Extraction
-from schemax.training.fitting.search import Candidate, Outcomes, OutOfTime
+from schemax.training.fitting.search import Candidate, Measure, Outcomes, OutOfTime
 
 OutcomeCounts = tuple[int, ...]
 """The counts of outcomes (`OUTCOMES`) of a document's pairs, by the protocol."""
@@ -156,56 +156,58 @@ def _unwarned() -> Iterator[None]:
         package_logger.setLevel(before)
 
 
-@dataclass(slots=True)
-class Measuring:
-    """A `Measure` that reads no document twice with the same prompt.
+def measuring(work: Work, trials: Trials, seconds: float) -> Measure:
+    """Returns a `Measure` that reads no document twice with the same prompt.
 
     seconds: the time for measuring, including earlier runs.
-    clock: in seconds.
     """
 
-    work: Work
-    trials: Trials
-    seconds: float
-    clock: Callable[[], float] = time.monotonic
-    _started: float = field(init=False)
-
-    def __call__(self, candidate: Candidate, rows: Sequence[int]) -> Outcomes:
-        keys = {row: candidate.key(self.work.examples[row].category) for row in rows}
-        missing = [row for row in rows if (keys[row], row) not in self.trials.outcomes]
+    def measure(candidate: Candidate, rows: Sequence[int]) -> Outcomes:
+        keys = {row: candidate.key(work.examples[row].category) for row in rows}
+        missing = [row for row in rows if (keys[row], row) not in trials.outcomes]
         if missing:
-            self._read(candidate, keys, missing)
-        outcomes = [self.trials.outcomes[keys[row], row] for row in rows]
+            if trials.seconds >= seconds:
+                raise OutOfTime
+            _read(work, trials, seconds, candidate, keys, missing)
+        outcomes = [trials.outcomes[keys[row], row] for row in rows]
         return np.array(outcomes, np.int64)
 
-    def _read(self, candidate: Candidate, keys: Mapping[int, str], rows: Sequence[int]) -> None:
-        if self.trials.seconds >= self.seconds:
-            raise OutOfTime
-        work, started, left = self.work, self.clock(), len(rows)
-        wanted = {work.examples[row].category for row in rows}
-        options = work.options(candidate)
-        schemas = {name: schema for name, schema in work.schemas.items() if name in wanted}
-        if options["examples"] is not None:
-            options["examples"] = {name: options["examples"][name] for name in schemas}
-        records = (shown_record(work.examples[row]) for row in rows)
-        with _unwarned():
-            try:
-                reading: Any = work.extractor.stream(records, schemas, **options)
-            except InputError:  # more demonstrations than the model's context holds
-                if options["examples"] is None:
-                    raise
-                for row in rows:
-                    unread = Extraction[Any](None, 0, None)
-                    self.trials.add(keys[row], row, work.outcome(row, unread))
-                return
-            with closing(reading) as stream:
-                for item in stream:
-                    row = rows[item.index]
-                    self.trials.add(keys[row], row, work.outcome(row, item))
-                    left -= 1
-                    over = self.trials.seconds + self.clock() - started >= self.seconds
-                    if over and left:
-                        break
-        self.trials.spend(self.clock() - started)
-        if left:
-            raise OutOfTime
+    return measure
+
+
+def _read(
+    work: Work,
+    trials: Trials,
+    seconds: float,
+    candidate: Candidate,
+    keys: Mapping[int, str],
+    rows: Sequence[int],
+) -> None:
+    """Reads documents with a candidate. Raises OutOfTime if the time ends before the last."""
+    started, left = time.monotonic(), len(rows)
+    wanted = {work.examples[row].category for row in rows}
+    options = work.options(candidate)
+    schemas = {name: schema for name, schema in work.schemas.items() if name in wanted}
+    if options["examples"] is not None:
+        options["examples"] = {name: options["examples"][name] for name in schemas}
+    records = (shown_record(work.examples[row]) for row in rows)
+    with _unwarned():
+        try:
+            reading: Any = work.extractor.stream(records, schemas, **options)
+        except InputError:  # more demonstrations than the model's context holds
+            if options["examples"] is None:
+                raise
+            for row in rows:
+                unread = Extraction[Any](None, 0, None)
+                trials.add(keys[row], row, work.outcome(row, unread))
+            return
+        with closing(reading) as stream:
+            for item in stream:
+                row = rows[item.index]
+                trials.add(keys[row], row, work.outcome(row, item))
+                left -= 1
+                if left and trials.seconds + time.monotonic() - started >= seconds:
+                    break
+    trials.spend(time.monotonic() - started)
+    if left:
+        raise OutOfTime

@@ -37,7 +37,7 @@ from schemax.extraction.prompt_file import Demonstration, PromptFile
 from schemax.extraction.stated import titles_of
 from schemax.io import fingerprint
 from schemax.servers.remote import RemoteModel
-from schemax.training.fitting.measuring import Measuring, Trials, Work
+from schemax.training.fitting.measuring import Trials, Work, measuring
 from schemax.training.fitting.search import SIZES, Candidate, Search, Trial
 from schemax.training.fitting.split import Split, coverage_order, split_rows
 
@@ -123,13 +123,14 @@ def fit(
     with closing(Trials(sidecar, digest)) as trials:
         if trials.known:
             tell(f"{trials.known} measured answers are in {sidecar}; the run resumes behind them")
-        measure = Measuring(work, trials, SEARCHING * seconds)
+        searching = SEARCHING * seconds
+        measure = measuring(work, trials, searching)
         first = _first(work)
         space = _space(work, split, first)
         search = Search(measure, split.deciding, best=first, seed=seed, **space)
 
         def tell_trial(trial: Trial) -> None:
-            left = max(0.0, measure.seconds - trials.seconds)
+            left = max(0.0, searching - trials.seconds)
             usual = trials.seconds / trial.number
             about = min(search.expected, trial.number + int(left / max(usual, 1e-9)))
             better = ", the best so far" if trial.better and trial.number > 1 else ""
