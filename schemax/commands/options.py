@@ -65,7 +65,11 @@ class Options:
 def verb(command: Callable[..., None]) -> Callable[..., None]:
     """Wraps a command for Typer: every field of its `Options` becomes a parameter."""
     hints = get_type_hints(command)
-    groups: dict[str, Any] = {n: hint for n, hint in hints.items() if _is_group(hint)}
+    groups: dict[str, Any] = {
+        name: hint
+        for name, hint in hints.items()
+        if isinstance(hint, type) and issubclass(hint, Options)
+    }
     parameters: list[Parameter] = []
     for name, parameter in signature(command).parameters.items():
         own = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name])
@@ -81,10 +85,6 @@ def verb(command: Callable[..., None]) -> Callable[..., None]:
     call.__dict__["__signature__"] = Signature(parameters)
     call.__annotations__ = {item.name: item.annotation for item in parameters}
     return call
-
-
-def _is_group(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Options)
 
 
 def _parameters(group: type[Any]) -> Iterator[Parameter]:

@@ -138,7 +138,12 @@ class Gate:
         except Exception as error:
             answer = ApiError.of(error)
             if isinstance(error, TimeoutError) and not is_whole:
-                answer = self._unfinished()
+                answer = ApiError(
+                    408,
+                    f"the body was not complete within {self._limits.seconds:g} seconds; send less "
+                    "at once",
+                    headers=_CLOSE,
+                )
             if not status:
                 status = answer.status
                 await answer.response()(scope, receive, send)
@@ -170,13 +175,6 @@ class Gate:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length[:20]) > most:
             raise ApiError(413, _too_large(most), headers=_CLOSE)
-
-    def _unfinished(self) -> ApiError:
-        return ApiError(
-            408,
-            f"the body was not complete within {self._limits.seconds:g} seconds; send less at once",
-            headers=_CLOSE,
-        )
 
 
 def _is_by_line(scope: Scope) -> bool:
