@@ -26,7 +26,7 @@ from schemax.base.messages import clipped
 from schemax.base.process import at_most
 
 # The most seconds of processor time to validate an instance, and a document against the standard.
-MOST_SECONDS, MOST_CHECKING = 1.0, 5.0
+MOST_SECONDS, MOST_CHECKING = 1.0, 20.0
 # The most references behind references, in an instance's validation and in a document.
 _DEEPEST, _MOST_FOLLOWED = 32, 64
 
