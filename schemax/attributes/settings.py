@@ -227,36 +227,53 @@ def label_of(name: str, field: FieldInfo) -> str:
 
 def is_two_phase(field: FieldInfo, field_type: FieldType) -> bool:
     declared = own_settings(field)
-    for keyword in ("long", "uniqueItems", "strict", "extractive"):
-        name = "unique" if keyword == "uniqueItems" else keyword
+    names = {
+        "long": "long",
+        "uniqueItems": "unique",
+        "strict": "strict",
+        "extractive": "extractive",
+    }
+    for keyword, name in names.items():
         if (value := declared.get(keyword, False)) not in (True, False):
             raise UnsupportedType(f"{name} must be True or False, not {value!r}")
-        if value and not field_type.is_list and name in ("long", "unique"):
+        if value and not field_type.is_list and keyword in ("long", "uniqueItems"):
             raise UnsupportedType(f"{name} applies to lists only; remove it")
     return bool(field_type.models) or declared.get("long", False) is True
 
 
 def unit_of(field: FieldInfo, field_type: FieldType) -> str | None:
-    unit: str | None = own_settings(field).get("unit")
-    if unit is not None:
-        if field_type.scalar is None or not field_type.scalar.is_number:
-            raise UnsupportedType("unit applies to numbers only; remove it, or declare a number")
+    unit = own_settings(field).get("unit")
+    if unit is None:
+        return None
+    if field_type.scalar is None or not field_type.scalar.is_number:
+        raise UnsupportedType("unit applies to numbers only; remove it, or declare a number")
+    try:
         check_unit(unit)
-    return unit
+    except ValueError as error:
+        raise UnsupportedType(str(error)) from None
+    return str(unit)
 
 
 def language_of(field: FieldInfo) -> str | None:
-    language: str | None = own_settings(field).get("language")
-    if language is not None:
+    language = own_settings(field).get("language")
+    if language is None:
+        return None
+    try:
         check_language(language)
-    return language
+    except ValueError as error:
+        raise UnsupportedType(str(error)) from None
+    return str(language)
 
 
 def k_max_of(field: FieldInfo) -> int | None:
-    k_max: int | None = own_settings(field).get("k_max")
-    if k_max is not None:
+    k_max = own_settings(field).get("k_max")
+    if k_max is None:
+        return None
+    try:
         BOUNDS["k_max"].check("k_max", k_max)
-    return k_max
+    except ValueError as error:
+        raise UnsupportedType(str(error)) from None
+    return int(k_max)
 
 
 def max_depth_of(field: FieldInfo) -> int | None:

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -62,14 +61,13 @@ def terminable() -> Iterator[None]:
 def at_most(seconds: float, late: Exception, *, lines: bool = False) -> Iterator[None]:
     """Raises `late` within Python code that takes more processor time than this.
 
-    The interpreter checks the time at every 16th call of a Python function; with `lines`, lines
-    count like calls. This requires no other thread, nor a signal, which only the main thread could
-    take.
+    The interpreter checks the time at every call of a Python function, and with `lines` at every
+    line. This requires no other thread, nor a signal, which only the main thread could take.
     """
-    ends, events = time.thread_time() + seconds, count()
+    ends = time.thread_time() + seconds
 
     def check(*_: Any) -> Any:
-        if next(events) % 16 == 0 and time.thread_time() > ends:
+        if time.thread_time() > ends:
             raise late
         return check if lines else None
 

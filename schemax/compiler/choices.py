@@ -156,10 +156,10 @@ class Branches:
         """Yields a slot for every probable token that was not taken and leaves several choices."""
         reached = self.reached
         for step in output.alternatives:
-            before, chosen = output.ids[: step.step], output.ids[step.step]
+            before, taken = output.ids[: step.step], output.ids[step.step]
             onward = 0.0
             for token, probability in zip(step.ids, step.probabilities, strict=True):
-                if token == chosen:
+                if token == taken:
                     onward = probability
                 elif reached * probability >= LEAST_PROBABLE:
                     begun = _begun(self.choices, self.grammar, (*before, token))
@@ -171,7 +171,13 @@ class Branches:
 
     def _spec(self, begun: Ids, probability: float) -> SlotSpec:
         """The spec of a branch of this probability."""
-        inner = replace(self, reached=probability, free_text=None, names=None)
+        inner = Branches(
+            self.choices,
+            self.grammar,
+            probability,
+            self.key,
+            prior=self.prior,
+        )
         return SlotSpec(grammar=self.grammar, follow_ups=inner, begun=begun, prior=self.prior)
 
 

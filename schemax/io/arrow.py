@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from itertools import zip_longest
+from itertools import repeat, zip_longest
+from os import SEEK_END
 from typing import Any, BinaryIO
 
 from schemax.base.messages import clipped
@@ -104,7 +105,7 @@ def _item_type(column: Column) -> Any:
 def column_of(field: Any) -> Column:
     """The column that keeps an Arrow field of the input."""
     types, kind = _pyarrow().types, field.type
-    if types.is_dictionary(kind):
+    while types.is_dictionary(kind) or types.is_run_end_encoded(kind):
         kind = kind.value_type
     if types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision:
         return Column(field.name, "decimal", digits=(kind.precision, kind.scale))
@@ -121,7 +122,8 @@ def column_of(field: Any) -> Column:
         return Column(field.name, type_name)
     if _is_native(kind):
         return Column(field.name, "native", native=_written(kind))
-    return Column(field.name, "json" if types.is_nested(kind) else "string")
+    is_json = types.is_nested(kind) and not types.is_union(kind)
+    return Column(field.name, "json" if is_json else "string")
 
 
 def _array(column: Column, values: Sequence[Any]) -> Any:
@@ -222,21 +224,55 @@ def _pyarrow() -> Any:
 _BATCH_ROWS, _BATCH_BYTES = 1024, 16 << 20
 
 
-def read_parquet(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    parquet = optional("pyarrow.parquet", name)
-    # Without pre_buffer, which reads a whole row group ahead.
-    file = parquet.ParquetFile(handle, pre_buffer=False, buffer_size=1 << 20)
-    check_names(file.schema_arrow.names, name)
-    wanted = projected(columns, file.schema_arrow.names)
-    rows = rows_at_once(_bytes_of_row(file.metadata))
-    for batch in file.iter_batches(rows, columns=wanted, use_threads=False):
-        yield from batch_records(batch)
+# What unfolds to more than _DENSE times its size is read row by row, and not beyond _MOST bytes.
+_DENSE, _MOST = 32, 128 << 20
+
+
+def read_parquet(
+    handle: BinaryIO,
+    name: str,
+    columns: Sequence[str] | None,
+    declared: Callable[[Any], Any] | None = None,
+) -> Iterator[Record]:
+    """Yields the records of a Parquet file. declared: what a table makes of its batches."""
+    file = _open_parquet(handle)
+    names = file.schema_arrow.names
+    check_names(names, name)
+    wanted = projected(columns, names)
+    leaves = map(file.schema.column, range(len(file.schema)))  # pyarrow reads intervals as bytes
+    intervals = {leaf.path.split(".")[0] for leaf in leaves if leaf.converted_type == "INTERVAL"}
+    _check_intervals(intervals, wanted or names, name)
+    size = handle.seek(0, SEEK_END)
+    for number in range(file.num_row_groups):
+        # The sizes of single columns are not read: pyarrow ends the process for damaged ones.
+        group = file.metadata.row_group(number)
+        unfolded, is_dense = group.total_byte_size, group.total_byte_size > _DENSE * size
+        if is_dense and unfolded > _MOST:
+            reason = f"its row group unfolds to {unfolded:,} bytes, in a file of {size:,}"
+            yield from repeat(InputError(reason), group.num_rows)
+            continue
+        rows = 1 if is_dense else rows_at_once(unfolded / max(1, group.num_rows))
+        for batch in file.iter_batches(rows, [number], wanted, use_threads=False):
+            yield from batch_records(batch if declared is None else declared(batch))
+
+
+def _open_parquet(handle: BinaryIO) -> Any:
+    """Opens a file without pre_buffer, which reads a whole row group ahead; INT96, whose years go
+    beyond 2262, as microseconds."""
+    options = {"pre_buffer": False, "buffer_size": 1 << 20, "coerce_int96_timestamp_unit": "us"}
+    return optional("pyarrow.parquet", "a Parquet file").ParquetFile(handle, **options)
+
+
+_INTERVALS = {"month_interval", "day_time_interval"}  # of which pyarrow has no arrays in Python
 
 
 def read_arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> Iterator[Record]:
     opened = _open_arrow(handle, name)
     check_names(opened.schema.names, name)
     wanted, batches = projected(columns, opened.schema.names), opened
+    kinds = {field.name: {*map(str, types_in(field.type))} for field in opened.schema}
+    intervals = [key for key, within in kinds.items() if within & _INTERVALS]
+    _check_intervals(intervals, wanted or [*kinds], name)
     if hasattr(opened, "get_batch"):
         batches = map(opened.get_batch, range(opened.num_record_batches))
     for batch in batches:
@@ -258,22 +294,9 @@ def rows_at_once(bytes_of_row: float) -> int:
     return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1, bytes_of_row))))
 
 
-def _bytes_of_row(metadata: Any) -> float:
-    """The encoded size of a row in the row group with the longest rows.
-
-    Reads the size of all columns together: for a damaged record of a single column, pyarrow ends
-    the process.
-    """
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    sizes = (group.total_byte_size / max(1, group.num_rows) for group in groups)
-    return max(sizes, default=0.0)
-
-
 def arrow_schema_of(handle: BinaryIO, name: str, *, is_parquet: bool) -> Any:
     """The pyarrow schema of a Parquet or Arrow file."""
-    if is_parquet:
-        return optional("pyarrow.parquet", name).read_schema(handle)
-    return _open_arrow(handle, name).schema
+    return _open_parquet(handle).schema_arrow if is_parquet else _open_arrow(handle, name).schema
 
 
 def _open_arrow(handle: BinaryIO, name: str) -> Any:
@@ -285,6 +308,15 @@ def _open_arrow(handle: BinaryIO, name: str) -> Any:
     is_file = head == b"ARROW1"
     handle.seek(0)
     return (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(handle)
+
+
+def _check_intervals(columns: Collection[str], wanted: Sequence[str], name: str) -> None:
+    """Raises InputError for a wanted column that is among these columns of intervals."""
+    if column := next(filter(columns.__contains__, wanted), None):
+        raise InputError(
+            f"cannot read {name}: the column {clipped(repr(column))} holds intervals, which "
+            "pyarrow cannot read; name other columns with --text (text=)"
+        )
 
 
 def projected(columns: Sequence[str] | None, there: Sequence[str]) -> list[str] | None:
@@ -345,9 +377,6 @@ def as_record(names: Sequence[str], cells: Sequence[Any]) -> Record:
     return dict(zip(names, cells, strict=True))
 
 
-_DAY = {unit: 86_400 * 1000**place for place, unit in enumerate(("s", "ms", "us", "ns"))}
-
-
 def time_text(scalar: Any) -> Any:
     """The value of an Arrow scalar, with texts in place of dates and times.
 
@@ -370,14 +399,16 @@ def time_text(scalar: Any) -> Any:
 
 def holds_times(kind: Any) -> bool:
     """True if values of an Arrow type are dates or times, or hold some."""
-    types = optional("pyarrow", "a table").types
-    if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
-        return True
-    if types.is_duration(kind):
-        return True
+    return any(map(_pyarrow().types.is_temporal, types_in(kind)))
+
+
+def types_in(kind: Any) -> Iterator[Any]:
+    """Yields an Arrow type and the types within it."""
+    yield kind
     inner = [kind.field(number).type for number in range(kind.num_fields)]
     inner += [getattr(kind, name, None) for name in ("value_type", "storage_type")]
-    return any(map(holds_times, filter(None, inner)))
+    for within in filter(None, inner):
+        yield from types_in(within)
 
 
 def _iso(scalar: Any) -> str:
@@ -386,9 +417,12 @@ def _iso(scalar: Any) -> str:
     is_time, nanoseconds, correction = pyarrow.types.is_time(kind), 0, timedelta()
     unit = kind.unit if is_time or pyarrow.types.is_timestamp(kind) else ""
     if pyarrow.types.is_duration(kind):
-        seconds = Decimal(scalar.value) / (_DAY[kind.unit] // 86_400)
+        seconds = Decimal(scalar.value) / _TICKS[kind.unit]
         return f"PT{seconds:f}S"
-    if is_time and not 0 <= scalar.value < _DAY[unit]:
+    if pyarrow.types.is_interval(kind):
+        months, days, ticks = scalar.as_py()
+        return f"P{months}M{days}DT{Decimal(ticks) / 10**9:f}S"
+    if is_time and not 0 <= scalar.value < 86_400 * _TICKS[unit]:
         raise ValueError("a time outside a day")
     if unit == "ns":  # as_py would give a Timestamp of pandas
         nanoseconds = scalar.value % 1000

@@ -29,6 +29,7 @@ from schemax.config import DecodingConfig
 from schemax.extraction.prompt_file import PromptFile
 from schemax.formats import OutputFormat
 from schemax.io.columns import Schemas, named_schemas
+from schemax.io.lake import Snapshot, is_snapshot
 from schemax.io.storage import reading_whole
 
 # Weights, configurations, tokenizers, templates; not cards and logs.
@@ -51,6 +52,8 @@ def of_files(files: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _of_file(name: str) -> dict[str, Any]:
+    if is_snapshot(name):
+        return {"table": Snapshot(name).id}
     with reading_whole(name) as handle:
         size = handle.seek(0, SEEK_END)
         handle.seek(0)

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b, file_digest
 from itertools import repeat
-from types import MappingProxyType
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
@@ -24,8 +23,8 @@ from schemax.errors import InputError
 from schemax.io import fingerprint
 from schemax.io.columns import Column
 from schemax.io.lake import is_lake
-from schemax.io.partitions import in_order, values_in
-from schemax.io.readers import read_file
+from schemax.io.partitions import in_order
+from schemax.io.readers import read_file, records_in
 from schemax.io.rows import Row
 from schemax.io.storage import (
     expand,
@@ -179,24 +178,18 @@ def read_results(name: str, table: TableSchema | None) -> Generator[Row, None, N
             "and pages take files and folders"
         )
     if is_table_folder(name):
-        files = expand(name)
-        start = name if name.endswith("/") else f"{name}/"
-        columns = [values_in(file.removeprefix(start)) for file in files]
-        pairs = zip(files, columns, strict=True)
-        yield from in_order(row for file, more in pairs for row in _rows_of(file, table, more))
+        yield from in_order(row for file in expand(name) for row in _rows_of(file, table))
     else:
         yield from _rows_of(name, table if is_typed(name) else None)
 
 
-def _rows_of(
-    name: str, table: TableSchema | None, more: Mapping[str, Any] = MappingProxyType({})
-) -> Iterator[Row]:
-    """Reads the rows of one file. more: values that all of its records share."""
-    for record in read_file(name):
+def _rows_of(name: str, table: TableSchema | None) -> Iterator[Row]:
+    """Reads the rows of one file."""
+    for record in records_in(name) if table is None else read_file(name):
         try:
             if isinstance(record, InputError):
                 raise record
-            row: Any = {**cast(Mapping[str, Any], record), **more}
+            row: Any = record
             if table is not None:
                 row = table.row({column.name: _value(column, row, "") for column in table.columns})
             if type(row["index"]) is not int or not row.keys() >= {"id", "attributes", "errors"}:

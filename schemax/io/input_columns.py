@@ -10,6 +10,7 @@ from schemax.extraction.documents import RecordFields
 from schemax.io.arrow import arrow_schema_of, column_of
 from schemax.io.columns import Column, Schemas, Type
 from schemax.io.document_files import is_document
+from schemax.io.lake import Snapshot, is_snapshot
 from schemax.io.readers import ARROW, CSV, PARQUET, InputFiles, read_file
 from schemax.io.records import STANDARD
 from schemax.io.rows import Details, check_details, check_kept
@@ -43,6 +44,8 @@ def _columns_of(file: str, keep: Sequence[str]) -> Iterable[Column]:
     suffix = suffixes(file)[0]
     if file == STANDARD or suffix in CSV or is_document(file):
         return [Column(name, "string") for name in keep]
+    if is_snapshot(file):
+        return [column_of(field) for field in Snapshot(file).schema if field.name in keep]
     if suffix in (*PARQUET, *ARROW):
         with reading(file) as handle:
             schema = arrow_schema_of(handle, file, is_parquet=suffix in PARQUET)

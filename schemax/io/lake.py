@@ -1,4 +1,4 @@
-"""Adds rows to tables of Delta Lake and Iceberg, in one commit.
+"""Tables of Delta Lake and Iceberg: adds rows in one commit, and reads versions of Delta tables.
 
 A commit names its run, so that a run that was killed behind its commit and is resumed does not add
 its rows again.
@@ -7,13 +7,17 @@ its rows again.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain, repeat
+from operator import itemgetter
 from typing import Any, BinaryIO
+from urllib.parse import unquote
 
 from schemax.base.messages import reason_of, some_of
 from schemax.errors import InputError
-from schemax.io.arrow import plain_schema, schema_of
+from schemax.io.arrow import plain_schema, projected, schema_of
 from schemax.io.columns import Column
 from schemax.io.storage import ICEBERG, is_remote, local_path, optional
 
@@ -42,10 +46,10 @@ class DeltaTable:
         optional("pyarrow", "a Delta table", "delta")
         self._place = name if is_remote(name) else str(local_path(name))
 
-    def table(self) -> Any:
-        """The table as it is now; None where there is none yet."""
+    def table(self, version: int | None = None) -> Any:
+        """The table as it is now, or was in a version; None where there is none yet."""
         there = self._module.DeltaTable.is_deltatable(self._place)
-        return self._module.DeltaTable(self._place) if there else None
+        return self._module.DeltaTable(self._place, version) if there else None
 
     def has(self, run: str) -> bool:
         table = self.table()
@@ -59,19 +63,79 @@ class DeltaTable:
             self._place, batches, mode="append", commit_properties=commit, **divided
         )
 
-    def files(self) -> list[str]:
-        """The table's current Parquet files. Raises InputError if they do not hold all its data."""
-        table = self.table()
-        if table is None:
-            raise InputError(f"cannot read {self.name}: it is no Delta table")
-        features = table.protocol().reader_features or []
-        if table.metadata().partition_columns or features:
-            raise InputError(
-                f"cannot read {self.name}: it is divided into partitions, or has features that "
-                f"its files alone do not show ({some_of(features) or 'partitions'}); write its "
-                "rows to Parquet first"
-            )
-        return [str(uri).removeprefix("file://") for uri in table.file_uris()]
+
+def is_snapshot(name: str) -> bool:
+    """True for a version of a Delta table, such as old.delta@v3."""
+    place, _, version = name.rpartition("@v")
+    return version.isdigit() and is_delta(place)
+
+
+class Snapshot:
+    """A version of a Delta table, by default the latest, which is read as one file."""
+
+    def __init__(self, name: str) -> None:
+        place, _, version = name.rpartition("@v") if is_snapshot(name) else (name, "", "")
+        self._arrow = optional("pyarrow", "a Delta table", "delta")
+        with _naming_table(place):
+            self._table = DeltaTable(place).table(int(version) if version else None)
+            if self._table is None:
+                raise InputError(f"cannot read {place}: it is no Delta table")
+            self.name = f"{place}@v{self._table.version()}"
+            if self._table.metadata().configuration.get("delta.columnMapping.mode") == "id":
+                raise InputError(f"cannot read {place}: its columns are found by number")
+            self.id, fields = self._table.metadata().id, self._table.schema().to_arrow()
+        self.schema = self._arrow.schema(fields)
+
+    def files(self, columns: Sequence[str] | None) -> Iterator[tuple[str, Any, Any, Any]]:
+        """Yields (file, its columns to read, what the table makes of its batches, rows to keep)."""
+        names = projected(columns, self.schema.names) or self.schema.names
+        fields = [self.schema.field(name) for name in names]
+        with _naming_table(self.name):
+            actions = self._arrow.table(self._table.get_add_actions()).to_pydict()
+            deleted = self._arrow.table(self._table.deletion_vectors()).to_pylist()
+            uris = self._table.file_uris()
+        values = actions.get("partition", [{}] * len(uris))
+        masks = {unquote(row["filepath"]): row["selection_vector"] for row in deleted}
+        for uri, constants in sorted(zip(uris, values, strict=True), key=itemgetter(0)):
+            mask = masks.pop(uri, None) or masks.pop(f"file://{uri}", ())
+            declared = partial(_declared, fields, constants)
+            yield uri, [*map(_name_in_files, fields)], declared, chain(mask, repeat(True))
+        if masks:
+            raise InputError(f"cannot read {self.name}: it marks rows of unknown files as deleted")
+
+
+def _declared(fields: Sequence[Any], values: Mapping[str, Any], batch: Any) -> Any:
+    """A batch of a file as the table declares it. values: of partitions, which files lack."""
+    pyarrow, arrays = optional("pyarrow", "a Delta table", "delta"), []
+    for field in fields:
+        if field.name in values:
+            array = pyarrow.array([values[field.name]] * batch.num_rows, field.type)
+        elif (name := _name_in_files(field)) in batch.schema.names:
+            array = batch.column(name)
+            array = array.view(_renamed(array.type, field.type)).cast(field.type)
+        else:
+            array = pyarrow.nulls(batch.num_rows, field.type)
+        arrays.append(array)
+    return pyarrow.RecordBatch.from_arrays(arrays, [field.name for field in fields])
+
+
+def _renamed(kind: Any, declared: Any) -> Any:
+    """A type of a file with the names that the table declares for the fields of its structs."""
+    pyarrow = optional("pyarrow", "a Delta table", "delta")
+    if pyarrow.types.is_struct(kind):
+        known = {_name_in_files(field): field for field in declared}
+        pairs = [(field, known.get(field.name, field)) for field in kind]
+        return pyarrow.struct([(to.name, _renamed(field.type, to.type)) for field, to in pairs])
+    if pyarrow.types.is_map(kind):
+        return pyarrow.map_(kind.key_type, _renamed(kind.item_type, declared.item_type))
+    is_list = pyarrow.types.is_list(kind)
+    return pyarrow.list_(_renamed(kind.value_type, declared.value_type)) if is_list else kind
+
+
+def _name_in_files(field: Any) -> str:
+    """The name of a field of the table in its files."""
+    mapped: bytes | None = (field.metadata or {}).get(b"delta.columnMapping.physicalName")
+    return str(field.name) if mapped is None else mapped.decode()
 
 
 class IcebergTable:

@@ -84,8 +84,8 @@ def _text(value: Any) -> str:
 
 
 def values_in(path: str) -> dict[str, str | None]:
-    """The values in a path below the table's folder, as texts."""
-    pairs = (part.partition("=") for part in path.split("/")[:-1])
+    """The values in the folders of a path, as texts."""
+    pairs = (part.partition("=") for part in path.split("/")[:-1] if part.find("=") > 0)
     return {unquote(key): None if text == NULL else unquote(text) for key, _, text in pairs}
 
 

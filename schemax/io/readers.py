@@ -16,13 +16,13 @@ import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from typing import Any, BinaryIO, Literal, TypeAlias
 from zipfile import BadZipFile
 
 from schemax.base.messages import counted, did_you_mean, say, some_of
 from schemax.errors import InputError
-from schemax.io.arrow import read_arrow, read_parquet
+from schemax.io.arrow import arrow_schema_of, read_arrow, read_parquet
 from schemax.io.delimited import read_csv, read_header
 from schemax.io.document_files import (
     COLUMNS,
@@ -34,9 +34,10 @@ from schemax.io.document_files import (
     unreadable,
 )
 from schemax.io.excel import EXCEL, read_excel, read_sheet_header
-from schemax.io.lake import DeltaTable, is_delta
+from schemax.io.lake import Snapshot, is_delta, is_snapshot
 from schemax.io.office import OLE, ZIP, refusal
-from schemax.io.records import STANDARD, Record, bounded_lines, read_records
+from schemax.io.partitions import values_in
+from schemax.io.records import STANDARD, Record, Unreadable, bounded_lines, read_records
 from schemax.io.storage import expand, is_folder, optional, reading, suffixes
 
 logger = logging.getLogger(__name__)
@@ -55,9 +56,9 @@ _FOREIGN = (
 _USE = "use CSV, Parquet, Arrow, Excel (.xlsx) or JSON Lines"
 
 # Errors of readers for broken bytes. Most of pyarrow's are ValueErrors; others report an unknown
-# type, or too little memory for a cell.
+# type, too little memory for a cell, or types within types that are too many.
 _BROKEN = (
-    *(OSError, EOFError, ValueError, NotImplementedError, MemoryError),
+    *(OSError, EOFError, ValueError, NotImplementedError, MemoryError, RecursionError),
     *(zlib.error, csv.Error, BadZipFile),
 )
 
@@ -131,7 +132,7 @@ class InputFiles:
         there: dict[str, None] = {}
         for file in files:
             if file != STANDARD:
-                there |= dict.fromkeys(_checked_columns(file, required))
+                there |= dict.fromkeys(_checked_columns(file, required, columns))
             if required and not there and all(suffixes(file)[0] in _HEADERS for file in files):
                 raise InputError(
                     f"cannot read {some_of(files)}: empty, without the header that names columns"
@@ -174,9 +175,9 @@ class InputFiles:
 
 
 def _files_of(name: str) -> list[str]:
-    """The files of a name: in a folder, files of known kinds; of a Delta table, all files."""
+    """The files of a name: in a folder, files of known kinds; a Delta table is one, by version."""
     if is_delta(name) and is_folder(name):
-        return DeltaTable(name).files()
+        return [Snapshot(name).name]
     present = expand(name)
     if not is_folder(name):
         return present
@@ -194,13 +195,17 @@ def _files_of(name: str) -> list[str]:
 def read_file(name: str, columns: Sequence[str] | None = None) -> Generator[Record, None, None]:
     """Reads the records of a file in the format of its suffix; unknown suffixes mean JSON Lines.
 
+    Folders around a table, as in category=Shoes/1.parquet, hold values of columns that it lacks.
+
     Raises InputError for a file that cannot be read, or not to its end; yields the error for a
     document, which is a single record.
     """
     if not is_document(name):
-        check_format(name, "read")
-        with _opened(name, "any further") as handle:
-            yield from _READERS.get(suffixes(name)[0], _json_lines)(handle, name, columns)
+        folders = values_in(name)
+        for record in records_in(name, columns):
+            if isinstance(record, Unreadable):
+                record.cells = {**folders, **record.cells}
+            yield {**folders, **record} if isinstance(record, Mapping) else record
         return
     try:
         with _opened(name, "any further") as handle:
@@ -209,26 +214,42 @@ def read_file(name: str, columns: Sequence[str] | None = None) -> Generator[Reco
         yield unreadable(name, str(error).removeprefix(f"cannot read {name}: "))
 
 
-def columns_of(name: str) -> list[str] | None:
+def records_in(name: str, columns: Sequence[str] | None = None) -> Generator[Record, None, None]:
+    """Reads the records of a file that is no document, without values of the folders around it."""
+    if is_snapshot(name):
+        for file, wanted, declared, kept in Snapshot(name).files(columns):
+            with _opened(file, "any further") as handle:
+                yield from compress(read_parquet(handle, file, wanted, declared), kept)
+        return
+    check_format(name, "read")
+    with _opened(name, "any further") as handle:
+        yield from _READERS.get(suffixes(name)[0], _json_lines)(handle, name, columns)
+
+
+def columns_of(name: str, wanted: Sequence[str] | None = None) -> list[str] | None:
     """The columns of a file, for JSON Lines the keys of its first records; None without any.
 
-    An empty file has no columns.
+    An empty file has no columns. wanted: the columns that will be read; None for all.
 
     Raises InputError for a file that cannot be read.
     """
     if is_document(name):
         check_packages(name)
         return list(COLUMNS)
+    if is_snapshot(name):
+        return list(Snapshot(name).schema.names)
     check_format(name, "read")
     suffix = suffixes(name)[0]
     with _opened(name, "at all") as handle:
         if (header := _HEADERS.get(suffix)) is not None:
-            return header(handle, name)
-        records = _READERS.get(suffix, _json_lines)(handle, name, None)
-        if suffix not in (*PARQUET, *ARROW):
-            return _first_keys(records)
-        first = next(records, None)
-        return list(first) if isinstance(first, Mapping) else None
+            names = header(handle, name)
+        elif suffix in (*PARQUET, *ARROW):
+            names = arrow_schema_of(handle, name, is_parquet=suffix in PARQUET).names
+            handle.seek(0)
+            next(_READERS[suffix](handle, name, wanted), None)  # damage is found before a run
+        else:
+            names = _first_keys(_READERS.get(suffix, _json_lines)(handle, name, None)) or []
+    return [*dict.fromkeys((*values_in(name), *names))] if names else None
 
 
 def _first_keys(records: Iterator[Record]) -> list[str] | None:
@@ -241,8 +262,8 @@ def _first_keys(records: Iterator[Record]) -> list[str] | None:
     return list(keys) or None
 
 
-def _checked_columns(name: str, required: Sequence[Sequence[str]]) -> list[str]:
-    there = columns_of(name) or []
+def _checked_columns(name: str, required: Sequence[Sequence[str]], wanted: Any) -> list[str]:
+    there = columns_of(name, wanted) or []
     for group in required:
         if there and not any(key in there for key in group):
             raise InputError(
@@ -271,7 +292,7 @@ def count_rows(name: str) -> int | None:
     if is_document(name):
         return 1
     suffix, compression = suffixes(name)
-    if name == STANDARD or compression or suffix in (*CSV, *ARROW, *EXCEL):
+    if name == STANDARD or is_snapshot(name) or compression or suffix in (*CSV, *ARROW, *EXCEL):
         return None
     try:
         with reading(name) as handle:

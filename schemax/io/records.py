@@ -90,6 +90,8 @@ def read_records(lines: Iterable[bytes | None]) -> Iterator[Record]:
 def _record(line: bytes, number: int) -> Record:
     try:
         value = json.loads(line.decode().rstrip("\r\n"))
+        if line.count(b"[") + line.count(b"{") > 200:
+            to_jsonable_python(value)  # at most 254 levels
     except UnicodeDecodeError as error:
         return InputError(f"line {number}: not valid UTF-8 at byte {error.start + 1}")
     except json.JSONDecodeError as error:

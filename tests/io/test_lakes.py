@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,13 @@ from command_line import (
     computed,
     jsonl,
     refused,
+    rows,
     set_part_rows,
     stand_in_runner,
 )
 from conftest import slow_but
+
+from schemax.io.readers import InputFiles
 
 MOMENTS = ("commit", "committed", "removal")
 KINDS = {"delta": "out.delta", "iceberg": "iceberg://shop/night.televisions"}
@@ -146,8 +151,88 @@ def test_a_new_delta_table_is_divided_and_a_whole_one_read(run: Run, tmp_path: P
     result = run(*again)
     assert result.exit_code == 0, result.stderr
     assert len((tmp_path / "again.jsonl").read_text().splitlines()) == 6
-    result = run("extract", SCHEMA, "parts.delta", "-o", "again.jsonl")
-    assert (result.exit_code, "divided into partitions" in result.stderr) == (2, True)
+    result = run(
+        "extract", SCHEMA, "parts.delta", "--text", "brand", "--keep", "n", "-o", "n.jsonl"
+    )
+    assert result.exit_code == 0, result.stderr
+    kept = [row["kept"]["n"] for row in rows((tmp_path / "n.jsonl").read_text())]
+    assert sorted(kept) == list(range(6))
+
+
+def log(folder: Path, fields: list[Any], *actions: Any, **protocol: Any) -> str:
+    """A Delta table of one version, as another writer makes it."""
+    metadata = {
+        "id": "7c6b",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": ["day"],
+        "configuration": {
+            "delta.columnMapping.mode": "name",
+            "delta.columnMapping.maxColumnId": "9",
+        },
+        "createdTime": 0,
+    }
+    protocol = {"minReaderVersion": 2, "minWriterVersion": 5, **protocol}
+    lines = [{"protocol": protocol}, {"metaData": metadata}, *({"add": each} for each in actions)]
+    (folder / "_delta_log").mkdir(parents=True)
+    text = "\n".join(map(json.dumps, lines))
+    (folder / "_delta_log" / f"{0:020}.json").write_text(text)
+    return str(folder)
+
+
+def mapped(number: int, name: str, kind: Any) -> dict[str, Any]:
+    names = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}"}
+    return {"name": name, "type": kind, "nullable": True, "metadata": names}
+
+
+def test_columns_have_the_names_that_the_table_declares(tmp_path: Path) -> None:
+    """Also in structs, of partitions and where a file is older than a column."""
+    pytest.importorskip("deltalake")
+    folder = tmp_path / "mapped.delta"
+    box = {"type": "struct", "fields": [mapped(3, "width", "long"), mapped(4, "made", "timestamp")]}
+    boxes = {"type": "array", "containsNull": True, "elementType": box}
+    fields = [mapped(1, "id", "long"), mapped(2, "boxes", boxes)]
+    fields += [mapped(5, "day", "date"), mapped(6, "new", "string")]
+    far = datetime(9999, 12, 31)
+    inner = pyarrow.struct([("col-3", pyarrow.int32()), ("col-4", pyarrow.timestamp("us"))])
+    values = pyarrow.array([[{"col-3": 5, "col-4": far}], None], pyarrow.list_(inner))
+    folder.mkdir()
+    pyarrow.parquet.write_table(
+        pyarrow.table({"col-1": [1, 2], "col-2": values}),
+        folder / "a.parquet",
+        use_deprecated_int96_timestamps=True,
+    )
+    size = (folder / "a.parquet").stat().st_size
+    add = {"path": "a.parquet", "size": size, "modificationTime": 1, "dataChange": True}
+    name = log(folder, fields, {**add, "partitionValues": {"col-5": "2024-05-06"}})
+    source = InputFiles.of([name], columns=("id", "boxes", "day", "new"), required=[("new",)])
+    boxed = [{"width": 5, "made": "9999-12-31T00:00:00+00:00"}]
+    assert [record for _, record in source.rows()] == [
+        {"id": 1, "boxes": boxed, "day": "2024-05-06", "new": None},
+        {"id": 2, "boxes": None, "day": "2024-05-06", "new": None},
+    ]
+
+
+def test_a_table_without_rows_and_one_with_a_bad_log(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("deltalake")
+    log(tmp_path / "empty.delta", [mapped(1, "t", "string"), mapped(5, "day", "date")])
+    result = run("extract", SCHEMA, "empty.delta", "--text", "t", "-o", "out.jsonl")
+    assert (result.exit_code, (tmp_path / "out.jsonl").read_text()) == (0, ""), result.stderr
+    log(
+        tmp_path / "bad.delta", [mapped(1, "t", "string")], minReaderVersion=5, readerFeatures=["v"]
+    )
+    refused(run("extract", SCHEMA, "bad.delta", "-o", "out.jsonl"), "cannot use bad.delta: ")
+
+
+def test_a_version_stays_what_it_is(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    name = str(tmp_path / "grows.delta")
+    deltalake.write_deltalake(name, pyarrow.table({"n": [1]}))
+    source = InputFiles.of([name])
+    deltalake.write_deltalake(name, pyarrow.table({"n": [2]}), mode="append")
+    assert [record for _, record in source.rows()] == [{"n": 1}]
+    assert source.files == (f"{name}@v0",)
+    assert InputFiles.of([name]).files == (f"{name}@v1",)
 
 
 @pytest.mark.parametrize("moment", slow_but({"commit"}, MOMENTS))

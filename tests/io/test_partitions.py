@@ -27,6 +27,7 @@ from conftest import slow_but
 
 from schemax.io import partitions
 from schemax.io.finished import read_results, read_run_record
+from schemax.io.readers import InputFiles
 
 CATEGORIES = ["Shoes", "a/b=c", "🧪 Über", None, 'q"uo%te', "50%", "", "{x}[y]^:'#*?\\"]
 LEFT = ["_out.keys", "_out.run.json", "out"]
@@ -252,3 +253,18 @@ def killed_at(number: int | None, args: tuple[str, ...]) -> None:
 
         sys.addaudithook(hook)
     stand_in.run(args, 0.0)
+
+
+def test_a_folder_in_partitions_is_an_input(run: Run, tmp_path: Path) -> None:
+    """Also as JSON Lines; a file's own column of the name stays."""
+    made = {"category=a%20b": {"id": 1, "t": "LG"}, "category=x": {"id": 2, "category": "own"}}
+    for folder, record in made.items():
+        (tmp_path / "hive" / folder).mkdir(parents=True)
+        jsonl(tmp_path / "hive" / folder / "part.jsonl", [record])
+    for name in ("hive", "hive/*/*.jsonl"):
+        source = InputFiles.of([str(tmp_path / name)])
+        assert [record for _, record in source.rows()] == [
+            {"category": "a b", "id": 1, "t": "LG"},
+            {"category": "own", "id": 2},
+        ]
+        assert source.there == ("category", "id", "t")

@@ -7,33 +7,33 @@ from typing import Any
 
 from schemax.reading import Reading
 from schemax.reading.dates import read_date
-from schemax.reading.kinds.base import ColumnType, Scalar
+from schemax.reading.kinds.base import Scalar
 
 
 class Date(Scalar):
     """A date, in ISO 8601."""
 
     name = "date"
-    types: tuple[Any, ...] = (date,)
-    json_types: tuple[tuple[str, str | None], ...] = (("string", "date"),)
+    types = (date,)
+    json_types = (("string", "date"),)
     shown = "date (YYYY-MM-DD)"
     word = "date"
     widest = ('"2026-12-31"', "Wednesday, the 31st of December 2026")
-    samples: tuple[Any, ...] = (date(2000, 1, 1),)
-    column: ColumnType = "date"
+    samples = (date(2000, 1, 1),)
+    column = "date"
     seconds = date
 
     def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
-        return read_date(text, self.seconds is datetime, language)
+        return read_date(text, False, language)
 
     def literal(self, text: str, choices: Any) -> Any:
-        return self.seconds.fromisoformat(text)
+        return date.fromisoformat(text)
 
     def compared(self, value: Any) -> Any:
-        return self.seconds.fromisoformat(value)
+        return date.fromisoformat(value)
 
 
-class Moment(Date):
+class Moment(Scalar):
     """A datetime, in ISO 8601, with or without a time zone."""
 
     name = "datetime"
@@ -48,3 +48,12 @@ class Moment(Date):
     samples = (datetime(2000, 1, 1),)
     column = "datetime"
     seconds = datetime
+
+    def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
+        return read_date(text, True, language)
+
+    def literal(self, text: str, choices: Any) -> Any:
+        return datetime.fromisoformat(text)
+
+    def compared(self, value: Any) -> Any:
+        return datetime.fromisoformat(value)
