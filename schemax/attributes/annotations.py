@@ -40,6 +40,7 @@ from schemax.attributes.field_type import (
     UnsupportedType,
     constraints_of,
     distinct,
+    limits_of,
     misplaced,
     samples_of,
     unlike,
@@ -399,7 +400,7 @@ def asked_type(
         return replace(inner, is_list=True, nullable=field_type.nullable, constraints=own)
     if kept and not field_type.is_mapping:
         return replace(field_type, models=kept)
-    fewest = max((value for word, value in field_type.constraints if word == "minItems"), default=0)
+    fewest, _ = limits_of(field_type.constraints, "Items")
     if field.is_required() and not field_type.nullable and not (field_type.is_list and fewest == 0):
         raise UnsupportedType(
             f"requires one {named.__name__} in every {named.__name__}, and so no end of them; give "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from schemax.attributes.field_type import Constraints, FieldPath, FieldType, Kind
+from schemax.attributes.field_type import Constraints, FieldPath, FieldType, Kind, limits_of
 from schemax.reading.kinds import SCALARS, Scalar
 
 MOST_ITEMS = 64
@@ -121,10 +121,8 @@ class Attribute:
     @property
     def num_items(self) -> tuple[int, int]:
         """The fewest and the most items: min_length and max_length, by default 0 and 64."""
-        least = [value for keyword, value in self.constraints if keyword == "minItems"]
-        most = [value for keyword, value in self.constraints if keyword == "maxItems"]
-        fewest = max(least, default=0)
-        return fewest, min(most, default=max(fewest, MOST_ITEMS))
+        fewest, most = limits_of(self.constraints, "Items")
+        return fewest, max(fewest, MOST_ITEMS) if most is None else most
 
     @property
     def variants(self) -> tuple[Attribute, ...]:

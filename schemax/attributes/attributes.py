@@ -161,7 +161,7 @@ def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
                 yield _leaf(field, field_type, inner, two_phase, fields=below)
                 continue
             kinds = _below(field_type, inner)
-        except (UnsupportedType, *BROKEN) as error:
+        except (ValueError, *BROKEN) as error:
             _refuse(SchemaError(outer.root, ".".join(path), str(error)), outer)
             continue
         yield from kinds
@@ -327,9 +327,9 @@ def resolved(
                 raise UnsupportedType(f"after names {'.'.join(name)!r}, which {reason}", path)
             leaves.update(dict.fromkeys(inside))
         # The order of the declaration, but leaves of the leaf's own group come last, so that the
-        # group stays in one piece.
-        ordered = sorted(filter(leaves.__contains__, paths), key=lambda leaf: _shared(leaf, path))
-        dependencies.append(tuple(ordered))
+        # group stays in one piece: the more groups enclose both leaves, the later.
+        in_order = filter(leaves.__contains__, paths)
+        dependencies.append(tuple(sorted(in_order, key=lambda leaf: _shared(leaf, path))))
     waves_of(paths, dependencies)
     return dependencies
 
@@ -354,12 +354,8 @@ def waves_of(paths: Sequence[FieldPath], after: Sequence[Sequence[FieldPath]]) -
 
 def _shared(first: FieldPath, second: FieldPath) -> int:
     """The number of groups that enclose both leaves."""
-    depth = 0
-    for ours, theirs in zip(first[:-1], second[:-1], strict=False):
-        if ours != theirs:
-            break
-        depth += 1
-    return depth
+    pairs = zip(first[:-1], second[:-1], strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def misfits_of(

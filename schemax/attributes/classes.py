@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from functools import lru_cache
 from typing import Any, TypeGuard, TypeVar, get_args, get_origin
@@ -101,11 +101,6 @@ def is_judged_by_class(kind: type[Any], name: str) -> bool:
     return any({name, "*"} & {*validator.info.fields} for validator in validators)
 
 
-def reader_of(kind: Any) -> TypeAdapter[Any]:
-    """Returns the adapter that validates instances of a class. Raises the errors in BROKEN."""
-    return _reader_of(kind)
-
-
 def complete(kind: type[Any]) -> str:
     """Builds a class; returns the title of its validation errors. Raises the errors in BROKEN."""
     if issubclass(kind, BaseModel):
@@ -152,7 +147,8 @@ def _is_skipped(field: FieldInfo) -> bool:
 
 
 _QUALIFIERS = ("Required", "NotRequired", "ReadOnly")
-_reader_of = lru_cache(maxsize=256)(TypeAdapter[Any])
+reader_of: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=256)(TypeAdapter[Any])
+"""Returns the adapter that validates instances of a class. Raises the errors in BROKEN."""
 
 
 @lru_cache(maxsize=256)

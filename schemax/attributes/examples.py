@@ -18,7 +18,7 @@ from schemax.attributes.classes import is_instance, is_typed_dict, validated, va
 from schemax.attributes.discriminator import MemberName, choice_of
 from schemax.attributes.field_type import FieldPath
 from schemax.attributes.settings import settings_of
-from schemax.base.messages import clipped, one_line
+from schemax.base.messages import clipped, misfit_of, one_line
 from schemax.errors import InputError
 
 
@@ -89,7 +89,8 @@ def example_values(
             by_path = _values_by_path(values, schema, attributes)
             _check_plain(list(by_path.values()))
         except (TypeError, ValueError) as error:  # Pydantic's are ValueErrors, too
-            raise _misfit(schema, examples, place, _reason_of(error)) from error
+            reason = misfit_of(error) if isinstance(error, ValidationError) else one_line(error)
+            raise _misfit(schema, examples, place, reason) from error
         plain.append((text, by_path))
     return plain
 
@@ -153,16 +154,6 @@ def _instance_of(values: Any, schema: type[Any]) -> Any:
         raise TypeError(f"expected {schema.__name__}, got {type(values).__name__}")
     # Extra keys are errors: a misspelt name would otherwise be an example of null.
     return validated(schema, dict(values), extra="forbid", by_alias=True, by_name=True)
-
-
-def _reason_of(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return one_line(error)
-    details = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(
-        ": ".join(filter(None, (".".join(map(str, detail["loc"])), detail["msg"])))
-        for detail in details
-    )
 
 
 def leaf_value(attribute: Attribute, instance: Any) -> Any:

@@ -23,6 +23,14 @@ names serve where JSON Schema has none: max_digits, decimal_places, tz_constrain
 
 LIST_KEYWORDS = ("minItems", "maxItems", "uniqueItems")
 
+
+def limits_of(constraints: Sequence[tuple[str, Any]], word: str) -> tuple[int, int | None]:
+    """The narrowest limits among the constraints min<word> and max<word>: "Items", "Length"."""
+    least = [value for keyword, value in constraints if keyword == f"min{word}"]
+    most = [value for keyword, value in constraints if keyword == f"max{word}"]
+    return max(least, default=0), min(most, default=None)
+
+
 _KEYWORDS = {
     "ge": "minimum",
     "gt": "exclusiveMinimum",
@@ -124,7 +132,7 @@ FieldPath: TypeAlias = tuple[str, ...]
 """Names of fields, from the declaration's own down to a leaf."""
 
 
-class UnsupportedType(Exception):
+class UnsupportedType(ValueError):
     """An annotation or field that cannot be compiled; the message names reason and remedy.
 
     path: of the leaf at fault, where the error is raised for all leaves together.
@@ -182,9 +190,8 @@ def samples_of(field_type: FieldType) -> list[Any]:
         return [{}]
     places = field_type.positions
     if field_type.is_list and not places:
-        places = (replace(field_type, is_list=False),) * dict(field_type.constraints).get(
-            "minItems", 0
-        )
+        fewest, _ = limits_of(field_type.constraints, "Items")
+        places = (replace(field_type, is_list=False),) * fewest
     if field_type.is_list:
         return [[sample for place in places for sample in samples_of(place)[:1]]]
     if field_type.kind == "enum":

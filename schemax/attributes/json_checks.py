@@ -26,7 +26,7 @@ from schemax.base.messages import clipped
 from schemax.base.process import at_most
 
 # The most seconds of processor time to validate an instance, and a document against the standard.
-MOST_SECONDS, MOST_CHECKING = 1.0, 5.0
+MOST_SECONDS, MOST_CHECKING = 1.0, 20.0
 # The most references behind references, in an instance's validation and in a document.
 _DEEPEST, _MOST_FOLLOWED = 32, 64
 
@@ -166,9 +166,13 @@ class Checks:
 
         kind = validator_for(document.root, default=Draft202012Validator)
         _check_standard(kind, document)
-        self.says_more = _says_more(document.root, True)
+        nodes = list(_schemas_in(document.root))
+        self.says_more = any(map(_says_more, nodes))
         if self.says_more:
-            _check_unevaluated(document)
+            # Only an engine without bounds validates both.
+            if {"patternProperties", "unevaluatedProperties"} <= set().union(*nodes):
+                reason = "unevaluatedProperties in a document with patternProperties"
+                raise document.error((), f"{reason} is not supported; use additionalProperties")
             _check_references(document)
         self._validator = _bounded(kind)(
             document.root,
@@ -232,25 +236,25 @@ def _check_standard(kind: Any, document: SchemaDocument) -> None:
         raise document.error((), f"{reason}; shorten it") from None
 
 
-def _says_more(node: Any, is_schema: bool) -> bool:
-    """True if a part has keywords that no declaration holds. is_schema: False for name maps."""
-    if isinstance(node, list):
-        return any(_says_more(part, True) for part in node)
-    if not isinstance(node, Mapping):
-        return False
-    if is_schema:
-        form = node.get("format")
-        # An object's format is the model's output format.
-        if form is not None and form not in DECLARED_FORMATS and "properties" not in node:
-            return True
-        if not _BEYOND.isdisjoint(node) and not _is_optional(node):
-            return True
-    names = ("properties", "$defs", "definitions")
-    return any(
-        _says_more(part, not (is_schema and key in names))
-        for key, part in node.items()
-        if not (is_schema and key in DATA)
-    )
+def _schemas_in(node: Any, is_schema: bool = True) -> Iterator[Node]:
+    """Yields a schema and the schemas in it. is_schema: False for a map of names to schemas."""
+    for part in node if isinstance(node, list) else ():
+        yield from _schemas_in(part)
+    if isinstance(node, Mapping):
+        if is_schema:
+            yield node
+        for key, part in node.items():
+            if not (is_schema and key in DATA):
+                is_map = is_schema and key in ("properties", "$defs", "definitions")
+                yield from _schemas_in(part, not is_map)
+
+
+def _says_more(node: Node) -> bool:
+    """True if a schema has keywords that no declaration holds."""
+    form = node.get("format")
+    # An object's format is the model's output format.
+    is_format = form is not None and form not in DECLARED_FORMATS and "properties" not in node
+    return is_format or not (_BEYOND.isdisjoint(node) or _is_optional(node))
 
 
 def _is_optional(node: Node) -> bool:
@@ -293,24 +297,6 @@ def _check_references(document: SchemaDocument) -> None:
         return size
 
     size_of(document.root, False, 0)
-
-
-def _check_unevaluated(document: SchemaDocument) -> None:
-    """Raises SchemaError for keywords that only an engine without bounds validates."""
-    words = set(_words_of(document.root))
-    if "patternProperties" in words and "unevaluatedProperties" in words:
-        reason = "unevaluatedProperties in a document with patternProperties is not supported"
-        raise document.error((), f"{reason}; use additionalProperties")
-
-
-def _words_of(node: Any) -> Iterator[str]:
-    """Yields keywords and names of properties."""
-    for part in node if isinstance(node, list) else ():
-        yield from _words_of(part)
-    for key, part in node.items() if isinstance(node, Mapping) else ():
-        yield key
-        if key not in DATA:
-            yield from _words_of(part)
 
 
 def _stated(value: Any, shown: Any) -> Any:

@@ -7,12 +7,12 @@ import keyword
 import re
 from collections import Counter
 from collections.abc import Mapping
-from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 from urllib.parse import urldefrag, urljoin
 
 from pydantic import BaseModel
+from rapidfuzz import fuzz, process
 
 from schemax.attributes.patterns import MOST_STATES, Pattern, states_of
 from schemax.base.messages import clipped
@@ -38,12 +38,6 @@ _MOST_NESTED = 200
 
 OWN = ("long", "unit", "strict", "extractive", "language", "after", "max_depth")
 """The keywords that `attr` takes, beside `k_max`."""
-
-# Keywords that the use of a type inherits, and keywords that tell objects from scalars.
-_ANNOTATIONS = frozenset(OWN) | frozenset(
-    {"default", "examples", "description", "minItems", "minProperties", "k_max"}
-    | {"$ref", "type", "properties", "enum", "const"}
-)
 
 # Keywords whose values are no schemas.
 DATA = ("const", "enum", "default", "examples", "demonstrations")
@@ -83,7 +77,6 @@ class SchemaDocument:
                 f"{clipped(place)}: {clipped(text)} has half a surrogate pair, which is no text"
             )
             raise self.error((), reason)
-        self._annotated: dict[Any, Node] = {}
         self._states = self.num_choices = 0
         self.literals: dict[tuple[int, str], Any] = {}
         self.uri = _base_of(root, "")
@@ -108,27 +101,6 @@ class SchemaDocument:
         if not isinstance(node, Mapping):
             raise self.error(place, f"$ref {shown} points to nothing in the document")
         return node
-
-    def annotations(self, node: Node, place: Place, levels: int = 0) -> Node:
-        """The default, description and so on of a node, and of the scalar that it refers to.
-
-        Annotations of an object or enum describe the type, not its use. Each reference is resolved
-        once.
-        """
-        if levels == MOST_LEVELS:
-            raise self.too_deep(place)
-        words = {word: node[word] for word in node if word in _ANNOTATIONS}
-        for part in node.get("allOf", ()):
-            words = {**self.annotations(part, place, levels + 1), **words}
-        if "$ref" not in words:
-            return words
-        ref, target = words["$ref"], self.target(words["$ref"], place)
-        if ref not in self._annotated:
-            self._annotated[ref] = self.annotations(target, place, levels + 1)
-        target = self._annotated[ref]
-        if is_object(target) or "enum" in target or "const" in target:
-            return words
-        return {**target, **words}
 
     def pattern(self, pattern: Any, place: Place) -> Pattern:
         """A pattern for values. Raises SchemaError, also for too many patterns."""
@@ -294,12 +266,10 @@ def _words() -> frozenset[str]:
     )
 
 
-@lru_cache(maxsize=4096)
 def _meant(word: str) -> str | None:
     """The keyword that a misspelt word resembles, or None."""
-    if len(word) > 2 * max(map(len, _words())):
-        return None
-    return next(iter(get_close_matches(word, _words(), 1, 0.85)), None)
+    closest = process.extractOne(word, sorted(_words()), scorer=fuzz.ratio, score_cutoff=85)
+    return closest and closest[0]
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -194,7 +194,7 @@ class Builder:
     ) -> tuple[Any, Any]:
         """The annotation and field of a property. invented: Pydantic may have made the titles."""
         annotation = self._type(child, place)
-        node = self._document.annotations(child, place)
+        node = self._with_target(child, place)
         title = child.get("title")
         if title is not None and not isinstance(title, str):
             raise self._error(place, "title must be text")
@@ -314,6 +314,18 @@ class Builder:
                     node = {**self._flat_behind(node["$ref"], place), **without(node, "$ref")}
             self._flattened[ref] = node
         return self._flattened[ref]
+
+    def _with_target(self, node: Node, place: Place) -> Node:
+        """A node with the default, description and so on of the scalar that it refers to.
+
+        Those of an object or enum describe the type, not its use.
+        """
+        node = self._flat(node, place)
+        if "$ref" not in node:
+            return node
+        target = self._flat_behind(node["$ref"], place)
+        is_type = is_object(target) or "enum" in target or "const" in target
+        return node if is_type else {**target, **node}
 
     def _plain_type(self, node: Node, place: Place) -> Any:
         kind = node.get("type")

@@ -56,7 +56,7 @@ class Pattern(BaseMetadata):
             )
         if states_of(self.pattern) > MOST_STATES:
             raise ValueError("the pattern repeats too much; use smaller numbers in its braces")
-        _search_of(self.pattern)
+        search_of(self.pattern)
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -72,7 +72,7 @@ class Pattern(BaseMetadata):
     def is_in(self, text: str) -> bool:
         """True if the pattern matches within a text. Raises ValueError if the search is slow."""
         try:
-            return _search_of(self.pattern)[0](text)
+            return search_of(self.pattern)[0](text)
         except TimeoutError:
             raise ValueError(
                 f"searching for the pattern {clipped(repr(self.pattern))} took more than "
@@ -85,21 +85,22 @@ class Pattern(BaseMetadata):
         return text
 
 
-def bytes_of(pattern: str) -> int:
+def _bytes_of(pattern: str) -> int:
     """The approximate upper bound of a compiled pattern's memory, in bytes."""
     each = _LARGE_SET if _LARGE_SETS.search(pattern) else _STATE
     return min(_MOST_COMPILED, each * states_of(pattern))
 
 
 @cached(LRUCache(_MOST_BYTES, itemgetter(1)), lock=Lock())
-def _search_of(pattern: str) -> tuple[Callable[[str], bool], int]:
-    """A function that searches a text for a pattern, and its bytes. It may raise TimeoutError.
+def search_of(pattern: str) -> tuple[Callable[[str], bool], int, bool]:
+    """A function that searches a text for a pattern, its bytes, and whether its time is linear.
 
-    Raises ValueError for a pattern that no engine takes.
+    If its time is not linear, the function may raise TimeoutError. Raises ValueError for a pattern
+    that no engine takes.
     """
     try:
         linear = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
-        return linear.isinstance_python, bytes_of(pattern)
+        return linear.isinstance_python, _bytes_of(pattern), True
     except CoreSchemaError:
         pass
     try:
@@ -107,7 +108,7 @@ def _search_of(pattern: str) -> tuple[Callable[[str], bool], int]:
     except (regex.error, RecursionError, OverflowError) as error:
         raise ValueError(str(error)) from error
     search = partial(compiled.search, timeout=_MOST_SECONDS)
-    return lambda text: search(text) is not None, bytes_of(pattern)
+    return lambda text: search(text) is not None, _bytes_of(pattern), False
 
 
 _PART = re.compile(

@@ -227,53 +227,36 @@ def label_of(name: str, field: FieldInfo) -> str:
 
 def is_two_phase(field: FieldInfo, field_type: FieldType) -> bool:
     declared = own_settings(field)
-    names = {
-        "long": "long",
-        "uniqueItems": "unique",
-        "strict": "strict",
-        "extractive": "extractive",
-    }
-    for keyword, name in names.items():
+    for keyword in ("long", "uniqueItems", "strict", "extractive"):
+        name = "unique" if keyword == "uniqueItems" else keyword
         if (value := declared.get(keyword, False)) not in (True, False):
             raise UnsupportedType(f"{name} must be True or False, not {value!r}")
-        if value and not field_type.is_list and keyword in ("long", "uniqueItems"):
+        if value and not field_type.is_list and name in ("long", "unique"):
             raise UnsupportedType(f"{name} applies to lists only; remove it")
     return bool(field_type.models) or declared.get("long", False) is True
 
 
 def unit_of(field: FieldInfo, field_type: FieldType) -> str | None:
-    unit = own_settings(field).get("unit")
-    if unit is None:
-        return None
-    if field_type.scalar is None or not field_type.scalar.is_number:
-        raise UnsupportedType("unit applies to numbers only; remove it, or declare a number")
-    try:
+    unit: str | None = own_settings(field).get("unit")
+    if unit is not None:
+        if field_type.scalar is None or not field_type.scalar.is_number:
+            raise UnsupportedType("unit applies to numbers only; remove it, or declare a number")
         check_unit(unit)
-    except ValueError as error:
-        raise UnsupportedType(str(error)) from None
-    return str(unit)
+    return unit
 
 
 def language_of(field: FieldInfo) -> str | None:
-    language = own_settings(field).get("language")
-    if language is None:
-        return None
-    try:
+    language: str | None = own_settings(field).get("language")
+    if language is not None:
         check_language(language)
-    except ValueError as error:
-        raise UnsupportedType(str(error)) from None
-    return str(language)
+    return language
 
 
 def k_max_of(field: FieldInfo) -> int | None:
-    k_max = own_settings(field).get("k_max")
-    if k_max is None:
-        return None
-    try:
+    k_max: int | None = own_settings(field).get("k_max")
+    if k_max is not None:
         BOUNDS["k_max"].check("k_max", k_max)
-    except ValueError as error:
-        raise UnsupportedType(str(error)) from None
-    return int(k_max)
+    return k_max
 
 
 def max_depth_of(field: FieldInfo) -> int | None:

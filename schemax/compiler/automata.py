@@ -275,19 +275,20 @@ def _shared(data: bytes, width: int) -> npt.NDArray[np.int8]:
 @lru_cache(maxsize=8)
 def _steps(form: TextForm, codec: TextCodec, vocab_size: int) -> npt.NDArray[np.int8]:
     """(states, V) the next state as far as a token's bytes tell it, else TEXT_UNKNOWN."""
-    head, inside = form.head, len(form.head)
+    head, special = form
+    inside = len(head)
     steps = np.full((inside + 1, vocab_size), TEXT_UNKNOWN, np.int8)
     for token, data in enumerate(codec.token_bytes[:vocab_size]):
         if not data:
             continue
-        if _is_plain(data, form.special):
+        if _is_plain(data, special):
             steps[inside, token] = inside
         for state in range(inside):
             unwritten = head[state:]
             if len(data) < len(unwritten) and unwritten.startswith(data):
                 steps[state, token] = state + len(data)
             elif data == unwritten or (
-                data.startswith(unwritten) and _is_plain(data[len(unwritten) :], form.special)
+                data.startswith(unwritten) and _is_plain(data[len(unwritten) :], special)
             ):
                 steps[state, token] = inside
     return steps

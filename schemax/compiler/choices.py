@@ -156,10 +156,10 @@ class Branches:
         """Yields a slot for every probable token that was not taken and leaves several choices."""
         reached = self.reached
         for step in output.alternatives:
-            before, taken = output.ids[: step.step], output.ids[step.step]
+            before, chosen = output.ids[: step.step], output.ids[step.step]
             onward = 0.0
             for token, probability in zip(step.ids, step.probabilities, strict=True):
-                if token == taken:
+                if token == chosen:
                     onward = probability
                 elif reached * probability >= LEAST_PROBABLE:
                     begun = _begun(self.choices, self.grammar, (*before, token))
@@ -171,13 +171,7 @@ class Branches:
 
     def _spec(self, begun: Ids, probability: float) -> SlotSpec:
         """The spec of a branch of this probability."""
-        inner = Branches(
-            self.choices,
-            self.grammar,
-            probability,
-            self.key,
-            prior=self.prior,
-        )
+        inner = replace(self, reached=probability, free_text=None, names=None)
         return SlotSpec(grammar=self.grammar, follow_ups=inner, begun=begun, prior=self.prior)
 
 

@@ -16,7 +16,7 @@ from schemax.compiler.nearest import NearestExamples
 from schemax.compiler.prompt import PromptText, clean_document
 from schemax.compiler.slot_specs import Fields
 from schemax.compiler.tokenizer import TextCodec
-from schemax.compiler.waves import Known, KnownSlot, Waves, known_slots
+from schemax.compiler.waves import KnownSlot, Waves, known_slots
 from schemax.config import DecodingConfig
 from schemax.formats import OutputFormat, StopRule
 from schemax.tokens import Ids, PromptIds, SlotSpec, StopTable
@@ -137,10 +137,10 @@ class CompiledSchema:
             waves=self.waves,
         )
 
-    def known(self, slots: Sequence[Known]) -> Iterator[KnownSlot]:
+    def known(self, slots: Sequence[Any]) -> Iterator[KnownSlot]:
         """Yields all slots of a document, those of items included, with their keys.
 
-        slots: (N,) their texts. For isolated documents in the layout `branched` alone.
+        slots: (N,) `SlotText`s of results. For isolated documents in the layout `branched` alone.
         """
         assert self.fields is not None
         return known_slots(self.fields, slots, self.format, self.codec)

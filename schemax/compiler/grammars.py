@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from schemax.attributes import Attribute
-from schemax.attributes.field_type import LIST_KEYWORDS
+from schemax.attributes.field_type import LIST_KEYWORDS, limits_of
 from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
 from schemax.compiler.terminals import NEVER, all_of, any_of, days, keeps, moments, number
 from schemax.errors import SchemaError
@@ -38,16 +38,9 @@ _LONGEST_COUNTED_OF_PATTERN = 32
 _MOST_COUNTED_ITEMS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class TextForm:
-    """The form in which every text of a slot is written.
-
-    head: the bytes before the characters, the leading space included.
-    special: characters that are escaped.
-    """
-
-    head: bytes
-    special: frozenset[str]
+TextForm: TypeAlias = tuple[bytes, frozenset[str]]
+"""The form in which every text of a slot is written: the bytes before the characters, the leading
+space included, and the characters that are escaped."""
 
 
 def slot_grammar(
@@ -97,7 +90,7 @@ def free_text_form(attribute: Attribute, output_format: OutputFormat) -> TextFor
     (form,) = spelling.texts
     if form.never or not form.before:
         return None
-    return TextForm(f" {form.before}".encode(), frozenset(form.characters or ()))
+    return f" {form.before}".encode(), frozenset(form.characters or ())
 
 
 def check_grammar(grammar: str, *, schema: str, attribute: Attribute) -> None:
@@ -240,7 +233,7 @@ class _Value:
             inside = f" {_exactly(self.spelling.separator)} ".join(places)
             yield f"{_exactly(self.spelling.opening)} {inside} {_exactly(self.spelling.closing)}"
             return
-        fewest, most = self.limits("Items")
+        fewest, most = limits_of(self.conditions, "Items")
         if fewest == 0:
             yield _exactly(_bare(self.format.escape([])))
         if most == 0 or (most is not None and most < fewest):
@@ -258,7 +251,7 @@ class _Value:
         """The terminal of texts in a form: all conditions at once, over the text as written."""
         write = writer(form)
         patterns = [value for keyword, value in self.conditions if keyword == "pattern"]
-        fewest, most = self.limits("Length")
+        fewest, most = limits_of(self.conditions, "Length")
         if most is not None and most < fewest:
             return NEVER
         times = (
@@ -271,16 +264,10 @@ class _Value:
         return f"{_exactly(form.before)} {all_of(terminals)} {_exactly(form.after)}"
 
     def is_met(self, text: str) -> bool:
-        fewest, most = self.limits("Length")
+        fewest, most = limits_of(self.conditions, "Length")
         patterns = [value for keyword, value in self.conditions if keyword == "pattern"]
         is_long = fewest <= len(text) and (most is None or len(text) <= most)
         return is_long and all(is_found(pattern, text) for pattern in patterns)
-
-    def limits(self, word: str) -> tuple[int, int | None]:
-        """The narrowest limits among the conditions min<word> and max<word>."""
-        least = [value for keyword, value in self.conditions if keyword == f"min{word}"]
-        most = [value for keyword, value in self.conditions if keyword == f"max{word}"]
-        return max(least, default=0), min(most, default=None)
 
     def literal(self, value: Writable) -> str:
         """Writes a value as `escape` does; for a list, an item without the list around it."""

@@ -9,19 +9,14 @@ and llguidance use, and which shares most constructs with Python's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from operator import itemgetter
-from threading import Lock
 from typing import Literal, TypeAlias
 
-from cachetools import LRUCache, cached
-from pydantic_core import SchemaError as CoreSchemaError
-from pydantic_core import SchemaValidator, core_schema
-
-from schemax.attributes.patterns import bytes_of
+from schemax.attributes.patterns import search_of
 from schemax.formats import Form
 
 Write: TypeAlias = Callable[[str], str]
@@ -46,10 +41,10 @@ def spelled(pattern: str, write: Write) -> str:
     """
     if len(pattern) > _LONGEST:
         raise Unsupported(f"more than {_LONGEST:,} characters")
-    parser = _Parser(pattern)
-    whole = parser.branches()
-    if parser.token is not None:
-        raise Unsupported(f"a stray {parser.token[0]!r}")
+    tokens = deque(_tokens_of(pattern))
+    whole = _read_branches(tokens)
+    if tokens:
+        raise Unsupported(f"a stray {tokens[0][0]!r}")
     expanded, plain = _sizes(whole)
     if expanded - plain > _MOST_REPEATED:
         raise Unsupported(f"repetitions of more than {_MOST_REPEATED:,} characters")
@@ -79,16 +74,14 @@ def exactly(text: str) -> str:
 
 
 def is_found(pattern: str, text: str) -> bool:
-    """True if Rust's `regex` finds the pattern in the text."""
-    return _reader(pattern)[0].isinstance_python(text)
-
-
-@cached(LRUCache(16_000_000, itemgetter(1)), lock=Lock())
-def _reader(pattern: str) -> tuple[SchemaValidator, int]:
+    """True if Rust's `regex` finds the pattern in the text. Raises Unsupported."""
     try:
-        return SchemaValidator(core_schema.str_schema(pattern=pattern)), bytes_of(pattern)
-    except CoreSchemaError as error:
+        search, _, is_linear = search_of(pattern)
+    except ValueError as error:
         raise Unsupported(f"{pattern!r}: {error}") from error
+    if not is_linear:
+        raise Unsupported(f"{pattern!r} is more than a set of texts")
+    return search(text)
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -121,52 +114,44 @@ class _Item:
     repeat: str = ""
 
 
-class _Parser:
-    def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
-        self._position = 0
-        self.token: re.Match[str] | None = None
-        self._advance()
+def _tokens_of(pattern: str) -> Iterator[re.Match[str]]:
+    at = 0
+    while at < len(pattern):
+        token = _TOKEN.match(pattern, at)
+        if token is None:
+            raise Unsupported(f"{pattern[at:][:12]!r}, which is more than a set of texts")
+        yield token
+        at = token.end()
 
-    def _advance(self) -> None:
-        if self._position == len(self._pattern):
-            self.token = None
-            return
-        self.token = _TOKEN.match(self._pattern, self._position)
-        if self.token is None:
-            stray = self._pattern[self._position :][:12]
-            raise Unsupported(f"{stray!r}, which is more than a set of texts")
-        self._position = self.token.end()
 
-    def branches(self) -> list[list[_Item]]:
-        branches = [self._sequence()]
-        while self.token is not None and self.token.lastgroup == "bar":
-            self._advance()
-            branches.append(self._sequence())
-        return branches
+def _read_branches(tokens: deque[re.Match[str]]) -> list[list[_Item]]:
+    branches = [_read_sequence(tokens)]
+    while tokens and tokens[0].lastgroup == "bar":
+        tokens.popleft()
+        branches.append(_read_sequence(tokens))
+    return branches
 
-    def _sequence(self) -> list[_Item]:
-        items: list[_Item] = []
-        while (token := self.token) is not None:
-            kind, text = token.lastgroup, token[0]
-            if kind in ("bar", "close"):
-                break
-            self._advance()
-            if kind == "open":
-                items.append(_Item(self.branches()))
-                if self.token is None:
-                    raise Unsupported("a group that is not closed")
-                self._advance()
-            elif kind == "repeat":
-                if not items or items[-1].is_anchor or items[-1].repeat:
-                    raise Unsupported(f"{text!r} after nothing to repeat, or possessive")
-                # Greedy and lazy repetitions find the same texts.
-                items[-1].repeat = text.removesuffix("?") or text
-            elif kind == "set":
-                items.append(_Item(_usual(text)))
-            else:
-                items.append(_Item("^" if kind == "begin" else "$", is_anchor=True))
-        return items
+
+def _read_sequence(tokens: deque[re.Match[str]]) -> list[_Item]:
+    items: list[_Item] = []
+    while tokens and tokens[0].lastgroup not in ("bar", "close"):
+        token = tokens.popleft()
+        kind, text = token.lastgroup, token[0]
+        if kind == "open":
+            items.append(_Item(_read_branches(tokens)))
+            if not tokens:
+                raise Unsupported("a group that is not closed")
+            tokens.popleft()
+        elif kind == "repeat":
+            if not items or items[-1].is_anchor or items[-1].repeat:
+                raise Unsupported(f"{text!r} after nothing to repeat, or possessive")
+            # Greedy and lazy repetitions find the same texts.
+            items[-1].repeat = text.removesuffix("?") or text
+        elif kind == "set":
+            items.append(_Item(_usual(text)))
+        else:
+            items.append(_Item("^" if kind == "begin" else "$", is_anchor=True))
+    return items
 
 
 def _sizes(branches: list[list[_Item]]) -> tuple[int, int]:

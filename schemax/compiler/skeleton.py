@@ -9,7 +9,7 @@ budgets and grammars of scalars.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from schemax.attributes import Attribute
@@ -191,11 +191,16 @@ def key_texts(
 
 def key_behind(lead: Lead, labels: Path, output_format: OutputFormat) -> str:
     """The text of a branch's key, with the keys and values before it."""
+    return _joined((*lead, (labels, "")), output_format)
+
+
+def _joined(pairs: Iterable[tuple[Path, str]], output_format: OutputFormat) -> str:
+    """Keys, by their paths, each with the literal behind it."""
     parts, previous = [], None
-    for path, literal in lead:
+    for path, literal in pairs:
         parts += [output_format.key(path, previous), literal]
         previous = path
-    return "".join([*parts, output_format.key(labels, previous)])
+    return "".join(parts)
 
 
 def all_labels(attributes: Sequence[Attribute]) -> Iterator[Path]:
@@ -303,26 +308,21 @@ def render_values(
     head: Path = (),
 ) -> str:
     """The whole output for a document, from opening to closing; `head` begins all paths."""
-    parts = [output_format.opening()]
-    previous: Path | None = None
-    for attribute, value in zip(attributes, values, strict=True):
-        for labels, literal in written(attribute, value):
-            path = head + labels
-            parts.append(output_format.key(path, previous))
-            parts.append(output_format.escape(literal))
-            previous = path
-    assert previous is not None  # a schema without attributes does not compile
-    parts.append(output_format.closing(previous))
-    return "".join(parts)
+    pairs = [
+        (head + labels, output_format.escape(literal))
+        for attribute, value in zip(attributes, values, strict=True)
+        for labels, literal in written(attribute, value)
+    ]
+    return _whole(pairs, output_format)
+
+
+def _whole(pairs: Sequence[tuple[Path, str]], output_format: OutputFormat) -> str:
+    inside = _joined(pairs, output_format)
+    return output_format.opening() + inside + output_format.closing(pairs[-1][0])
 
 
 def skeleton_text(
     attributes: Sequence[Attribute], output_format: OutputFormat, head: Path = ()
 ) -> str:
     """The output with blank values, for counting and showing; see `render_values`."""
-    paths: list[Path] = [head + attribute.labels for attribute in attributes]
-    keys = [
-        output_format.key(path, previous)
-        for path, previous in zip(paths, [None, *paths[:-1]], strict=True)
-    ]
-    return output_format.opening() + "".join(keys) + output_format.closing(paths[-1])
+    return _whole([(head + attribute.labels, "") for attribute in attributes], output_format)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from schemax.attributes import Attribute
 from schemax.base.messages import clipped
@@ -46,7 +46,7 @@ class _Group:
 
     around: for an item, the group of its list, the list's place there, and the item's number, from
         0 on.
-    outputs: (N,) None for slots not asked yet; `Known` slots for known values.
+    outputs: (N,) None for slots not asked yet; slots of results for known values.
     again: outputs of second chances, by place.
     items: the groups of a list's items, by place.
     """
@@ -289,23 +289,6 @@ def _refused_in_key(labels: Path, error: str, output_format: OutputFormat) -> tu
 # --- known values, for training and for counting tokens ------------------------------------------
 
 
-class Known(Protocol):
-    """A slot whose text is known, as in results.
-
-    items: the slots of every item of a list in two phases.
-    refused: (the first text, its error), where the value was asked for again.
-    """
-
-    @property
-    def raw(self) -> str: ...
-    @property
-    def is_cut(self) -> bool: ...
-    @property
-    def items(self) -> Sequence[Sequence[Known]] | None: ...
-    @property
-    def refused(self) -> tuple[str, str] | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class KnownSlot:
     """A slot with its key and its text.
@@ -326,11 +309,15 @@ class KnownSlot:
 
 
 def known_slots(
-    fields: Fields, slots: Sequence[Known], output_format: OutputFormat, codec: TextCodec
+    fields: Fields, slots: Sequence[Any], output_format: OutputFormat, codec: TextCodec
 ) -> Iterator[KnownSlot]:
-    """Yields all slots of (N,) fields, the slots of items behind the list's own."""
+    """Yields all slots of (N,) fields, the slots of items behind the list's own.
 
-    def filled(group: _Group, slots: Sequence[Known]) -> _Group:
+    slots: (N,) the slots of results. For a value that was asked for again, `refused` is the first
+    text and its error.
+    """
+
+    def filled(group: _Group, slots: Sequence[Any]) -> _Group:
         group.outputs = list(slots)
         for m, inner in enumerate(group.fields.items):
             if inner is not None:

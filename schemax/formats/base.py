@@ -7,12 +7,13 @@ parser of the format, but all three are text here. Pydantic converts texts to ty
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
+from itertools import takewhile
 from math import isfinite
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -324,12 +325,8 @@ def split_items(text: str) -> tuple[list[str], int]:
 
 def common_depth(path: Path, previous: Path | None) -> int:
     """Counts the groups of the previous path that are still open at this path."""
-    depth = 0
-    for ours, theirs in zip(path[:-1], (previous or ())[:-1], strict=False):
-        if ours != theirs:
-            break
-        depth += 1
-    return depth
+    pairs = zip(path[:-1], (previous or ())[:-1], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def check_paths(paths: Sequence[Path], label: Callable[[str], str]) -> None:
@@ -431,13 +428,6 @@ class BaseFormat:
         return None
 
 
-def closed_groups(path: Path, keep: int) -> Iterator[tuple[int, str]]:
-    """Yields the groups of `path` to close, innermost first, with their depth, down to `keep`."""
-    for depth in range(len(path) - 2, keep - 1, -1):
-        yield depth, path[depth]
-
-
-def opened_groups(path: Path, keep: int) -> Iterator[tuple[int, str]]:
-    """Yields the groups of `path` to open, outermost first, with their depth, from `keep` on."""
-    for depth in range(keep, len(path) - 1):
-        yield depth, path[depth]
+def groups_of(path: Path, keep: int) -> list[tuple[int, str]]:
+    """The groups of `path` from the depth `keep` on, outermost first, with their depths."""
+    return list(enumerate(path[:-1]))[keep:]

@@ -20,12 +20,11 @@ from schemax.formats.base import (
     Writable,
     answer_in,
     clean,
-    closed_groups,
     common_depth,
     decode_escapes,
+    groups_of,
     is_sequence,
     items_of,
-    opened_groups,
     scalar_text,
     select,
     split_items,
@@ -143,17 +142,16 @@ class JsonFormat(BaseFormat):
         keep = common_depth(path, previous)
         parts: list[str] = []
         if previous is not None:
-            parts += [f"\n{_indent(depth)}}}" for depth, _ in closed_groups(previous, keep)]
+            parts += [f"\n{_indent(depth)}}}" for depth, _ in reversed(groups_of(previous, keep))]
             parts.append(",\n")
         parts += [
-            f"{_indent(depth)}{quote(clean(name))}: {{\n"
-            for depth, name in opened_groups(path, keep)
+            f"{_indent(depth)}{quote(clean(name))}: {{\n" for depth, name in groups_of(path, keep)
         ]
         parts.append(f"{_indent(len(path) - 1)}{quote(clean(path[-1]))}:")
         return "".join(parts)
 
     def closing(self, last: Path) -> str:
-        groups = [f"\n{_indent(depth)}}}" for depth, _ in closed_groups(last, 0)]
+        groups = [f"\n{_indent(depth)}}}" for depth, _ in reversed(groups_of(last, 0))]
         return "".join([*groups, "\n}"])
 
     def escape(self, value: Writable) -> str:

@@ -19,11 +19,10 @@ from schemax.formats.base import (
     Writable,
     answer_in,
     clean,
-    closed_groups,
     common_depth,
+    groups_of,
     is_sequence,
     items_of,
-    opened_groups,
     scalar_text,
     stop_at,
     written,
@@ -90,7 +89,7 @@ class XmlFormat(BaseFormat):
     def key(self, path: Path, previous: Path | None) -> str:
         keep = common_depth(path, previous)
         parts = [] if previous is None else self._closed(previous, keep)
-        parts += [f"{_indent(d)}<{self.label(name)}>\n" for d, name in opened_groups(path, keep)]
+        parts += [f"{_indent(d)}<{self.label(name)}>\n" for d, name in groups_of(path, keep)]
         parts.append(f"{_indent(len(path) - 1)}<{self.label(path[-1])}>")
         return "".join(parts)
 
@@ -100,7 +99,7 @@ class XmlFormat(BaseFormat):
     def _closed(self, path: Path, keep: int) -> list[str]:
         groups = [
             f"{_indent(depth)}</{self.label(name).partition(' ')[0]}>\n"
-            for depth, name in closed_groups(path, keep)
+            for depth, name in reversed(groups_of(path, keep))
         ]
         return [f"</{self.label(path[-1])}>\n", *groups]
 

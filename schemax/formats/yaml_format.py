@@ -27,9 +27,9 @@ from schemax.formats.base import (
     clean,
     common_depth,
     decode_escapes,
+    groups_of,
     is_sequence,
     items_of,
-    opened_groups,
     scalar_text,
     select,
     split_items,
@@ -88,7 +88,7 @@ class YamlFormat(BaseFormat):
     def key(self, path: Path, previous: Path | None) -> str:
         keep = common_depth(path, previous)
         parts = [] if previous is None else ["\n"]
-        parts += [f"{'  ' * depth}{_name(name)}:\n" for depth, name in opened_groups(path, keep)]
+        parts += [f"{'  ' * depth}{_name(name)}:\n" for depth, name in groups_of(path, keep)]
         parts.append(f"{'  ' * (len(path) - 1)}{_name(path[-1])}:")
         return "".join(parts)
 

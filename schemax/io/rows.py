@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
-from pydantic_core import to_jsonable_python
-
 from schemax.base.messages import did_you_mean, reason_of, some_of
 from schemax.errors import InputError
 from schemax.extraction.documents import RecordFields, category_of
@@ -98,7 +96,7 @@ def _kept(value: Any) -> Any:
         return {str(key): _kept(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_kept(item) for item in value]
-    return json_ready(to_jsonable_python(value, fallback=str))
+    return json_ready(value)
 
 
 _NOT_FINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import regex
 
@@ -66,13 +66,8 @@ class _Lexeme(NamedTuple):
     end: int
 
 
-class Found(NamedTuple):
-    """A date in a text: tokens `first` up to `end`. doubt: how its parts were told apart."""
-
-    day: date
-    doubt: str | None
-    first: int
-    end: int
+StatedDate: TypeAlias = tuple[date, str | None, range]
+"""A date in a text: the day, how its parts were told apart if in doubt, its tokens' places."""
 
 
 @lru_cache(maxsize=16_384)
@@ -92,11 +87,11 @@ def read_date(text: str, with_time: bool, language: str | None = None) -> Readin
     dates = list(dates_in(tokens, language))
     if not dates:
         return Reading(text)
-    if len({each.day for each in dates}) > 1:
-        stated = ", ".join(each.day.isoformat() for each in dates)
+    day, doubt, _ = dates[0]
+    if any(each_day != day for each_day, _, _ in dates):
+        stated = ", ".join(each_day.isoformat() for each_day, _, _ in dates)
         raise ValueError(f"states several dates ({stated}); the field takes one")
-    day, doubt = dates[0].day, dates[0].doubt
-    inside = {place for each in dates for place in range(each.first, each.end)}
+    inside = {place for _, _, places in dates for place in places}
     clocks = list(_times_in(text, tokens, language, inside))
     inside |= {place for _, first, end in clocks for place in range(first, end)}
     beside = [token for place, token in enumerate(tokens) if place not in inside]
@@ -138,7 +133,7 @@ def _is_stated(token: Token, language: str | None) -> bool:
 # --- dates ----------------------------------------------------------------------------------
 
 
-def dates_in(tokens: Sequence[Token], language: str | None = None) -> Iterator[Found]:
+def dates_in(tokens: Sequence[Token], language: str | None = None) -> Iterator[StatedDate]:
     """Yields the dates among tokens, in order."""
     lexemes = list(_lexemes(tokens, language))
     kinds = "".join(lexeme.kind for lexeme in lexemes)
@@ -179,7 +174,7 @@ def _lexemes(tokens: Sequence[Token], language: str | None) -> Iterator[_Lexeme]
 
 def _date(
     lexemes: Sequence[_Lexeme], match: regex.Match[str], language: str | None
-) -> Found | None:
+) -> StatedDate | None:
     """The date of a match of the grammar; None for a month or day that does not exist."""
     parts = {name: lexemes[match.start(name)] for name, kind in match.groupdict().items() if kind}
     doubt = None
@@ -205,7 +200,7 @@ def _date(
     except ValueError:
         return None
     first, end = lexemes[match.start()].first, lexemes[match.end() - 1].end
-    return None if day_of_year is None else Found(day_of_year, doubt, first, end)
+    return None if day_of_year is None else (day_of_year, doubt, range(first, end))
 
 
 def _order(

@@ -39,9 +39,7 @@ def _items(text: str) -> list[str]:
     if strong:
         return _cut(text, tokens, strong)
     whole = {
-        place
-        for date in (dates_in(tokens) if _YEAR.search(text) else ())
-        for place in range(date.first, date.end)
+        place for date in (dates_in(tokens) if _YEAR.search(text) else ()) for place in date[2]
     }
     commas = [
         place for place in _outside(tokens) if tokens[place].text in _WEAK and place not in whole

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 _WORD = re.compile(r"\w+")
 _LONGEST_SHOWN = 3
@@ -17,8 +16,9 @@ _LONGEST_SHOWN = 3
 
 def is_echo(text: str, prompt: str) -> bool:
     """True if the words of a text, with letters among them, stand in the prompt in sequence."""
-    words = _words(text)
-    return any(map(str.isalpha, words)) and words in _known(prompt)
+    words = r"\W+".join(_WORD.findall(text.casefold()))
+    is_named = any(map(str.isalpha, text))
+    return is_named and re.search(rf"\b{words}\b", prompt.casefold()) is not None
 
 
 def echo_note(texts: Sequence[str]) -> str | None:
@@ -29,12 +29,3 @@ def echo_note(texts: Sequence[str]) -> str | None:
     more = ", ..." if len(texts) > _LONGEST_SHOWN else ""
     stand = "stands" if len(texts) == 1 else "stand"
     return f"{shown}{more} {stand} in the prompt, and not in the document"
-
-
-def _words(text: str) -> str:
-    return f" {' '.join(_WORD.findall(text.casefold()))} "
-
-
-@lru_cache(maxsize=64)
-def _known(prompt: str) -> str:
-    return _words(prompt)

@@ -7,7 +7,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from math import isfinite
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -207,7 +206,7 @@ class Extraction(Generic[T]):
         if details:
             row["fields"] = {name: _details(result) for name, result in self.fields.items()}
             if self.partial:
-                row["partial"] = json_ready(to_jsonable_python(dict(self.partial), fallback=str))
+                row["partial"] = json_ready(dict(self.partial))
         return row
 
 
@@ -218,8 +217,7 @@ _COLUMNS = (
 
 
 def _as_json(item: FieldError | FieldResult, names: Iterable[str]) -> dict[str, Any]:
-    plain = {name: to_jsonable_python(getattr(item, name), fallback=str) for name in names}
-    return {name: json_ready(value) for name, value in plain.items()}
+    return {name: json_ready(getattr(item, name)) for name in names}
 
 
 def _details(result: FieldResult) -> dict[str, Any]:
@@ -259,14 +257,8 @@ _SIDES = ("left", "top", "right", "bottom")
 
 
 def json_ready(value: Any) -> Any:
-    """Replaces NaN and the infinities, which JSON lacks, with None."""
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: json_ready(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [json_ready(item) for item in value]
-    return value
+    """A value in JSON's types: None for NaN and the infinities, which JSON lacks."""
+    return to_jsonable_python(value, fallback=str, inf_nan_mode="null")
 
 
 def failed(

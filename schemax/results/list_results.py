@@ -96,12 +96,11 @@ def leave_out_copies(row: Row, finder: SpanFinder) -> None:
     for index, group in row.lists.items():
         (leaf,) = group.leaves
         items = [*group.children.values()]
-        if group.is_mapping or not (leaf.item or _is_text(leaf)):
+        is_text = leaf.attribute.is_text and leaf.choices is None
+        if group.is_mapping or not (leaf.item or is_text):
             continue
         copies = _copies(row, items, finder)
-        if not copies or len(items) - len(copies) < dict(leaf.attribute.constraints).get(
-            "minItems", 0
-        ):
+        if not copies or len(items) - len(copies) < leaf.attribute.num_items[0]:
             continue
         for inner in (inner for at in copies for inner in _leaves(items[at])):
             row.chosen[inner.index] = inner.when_null[0] if inner.when_null else Fallback.LOST
@@ -135,7 +134,3 @@ def _values(row: Row, node: Leaf | Group) -> Any:
 
 def _leaves(node: Leaf | Group) -> tuple[Leaf, ...]:
     return (node,) if isinstance(node, Leaf) else node.leaves
-
-
-def _is_text(leaf: Leaf) -> bool:
-    return leaf.attribute.is_text and leaf.choices is None

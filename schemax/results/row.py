@@ -236,16 +236,11 @@ class Row:
         kept: dict[int | str | None, str] = {}
         for name, item in items.items():
             if kept.setdefault(item["key"], name) != name:
-                self._repeated(group, name, item["key"])
+                message = f"discarded, because the key {item['key']!r} is there already"
+                error = FieldError(".".join((*group.path, name)), message)
+                self.errors += [error] if error not in self.errors else []
         self.kept[group.path] = kept
         return {items[name]["key"]: items[name]["value"] for name in kept.values()}
-
-    def _repeated(self, group: Group, name: str, key: Any) -> None:
-        error = FieldError(
-            ".".join((*group.path, name)), f"discarded, because the key {key!r} is there already"
-        )
-        if error not in self.errors:
-            self.errors.append(error)
 
     def _instance(self, group: Group, data: dict[str, Any]) -> Any:
         assert group.model is not None

@@ -81,7 +81,8 @@ def readings_of(leaf: Leaf, texts: Sequence[str], documents: Collection[str] = (
         for text in texts:
             _check_digits(text, documents)
     if leaf.attribute.strict:
-        return [_strictly(leaf, text) for text in texts]
+        choices = leaf.choices.values if leaf.choices else {}
+        return [Reading(choices.get(text, text)) for text in texts]
     return [_nearby(leaf, text, documents) or _read(leaf, text, documents) for text in texts]
 
 
@@ -141,10 +142,6 @@ def _literal(variants: Sequence[Attribute], text: str) -> Any:
 
 
 _NARROWEST = tuple(SCALARS)
-
-
-def _strictly(leaf: Leaf, text: str) -> Reading:
-    return Reading(leaf.choices.values.get(text, text) if leaf.choices else text)
 
 
 def _read(leaf: Leaf, text: str, documents: Collection[str]) -> Reading:

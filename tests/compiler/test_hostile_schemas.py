@@ -159,14 +159,14 @@ def test_patterns_of_conditions_are_searched_for_in_bounded_time(condition: Any,
     assert found.value is not None
 
 
-def test_all_searches_of_an_instance_together_are_bounded() -> None:
+def test_the_first_search_that_takes_too_long_ends_the_judging_of_an_instance() -> None:
     slow = {f"^(?={'a' * n})(a|a)+$": False for n in range(1, 30)}
     keys = {f"{LONG_KEY}{n}": TEXT for n in range(5)}
     rules = {"if": {}, "then": {"patternProperties": slow}}
     model = AttrSchema.from_json_schema({"properties": keys, **rules})
     with in_time():
         found = judged(model)
-    assert "searching for patterns took more than 1 second" in found.errors[0].message
+    assert "took more than 0.25 seconds" in found.errors[0].message
 
 
 def test_patterns_of_keys_mean_what_they_say() -> None:

@@ -49,29 +49,26 @@ def tokenizer_checks(tokenizer: Any) -> Iterator[Check]:
     merged = sum(b'"' in data and (b"," in data or b"\n" in data) for data in codec.token_bytes)
     yield Check("merged delimiters", f"{merged} tokens hold a quote and what follows it; handled")
     yield _specials(tokenizer)
-    yield _chat_template(codec)
-    yield _seams(tokenizer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the report has them
+        checks = _chat_template(codec), _seams(tokenizer)
+    yield from checks
 
 
 def _chat_template(codec: TextCodec) -> Check:
     """Returns where answers begin, which tells whether a thought is open there."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the report has them
-        chat = render_chat(codec)
+    chat = render_chat(codec)
+    text = f"found; answers begin behind {chat.suffix!r}"
     if codec.chat_template is None:
         text = "none: prompted as a base model"
-    elif chat.is_answer:
-        text = f"found; answers begin behind {chat.suffix!r}"
-    else:
+    elif not chat.is_answer:
         text = f"found, but shows no answer: behind {chat.suffix!r} the model may think first"
     return Check("chat template", text)
 
 
 def _seams(tokenizer: Any) -> Check:
     """Compares the tokens of a prompt's pieces with those of its whole text."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the report has them
-        compiled = compile_schema(Probe, tokenizer, template=TEMPLATE)
+    compiled = compile_schema(Probe, tokenizer, template=TEMPLATE)
     prompt, ids = compiled.prompt, compiled.encode(TEXTS[:1])[0]
     pieces = [*ids.instruction, *ids.documents[0], *ids.opening, *ids.keys[0][0]]
     text = prompt.chat_prefix + prompt.instruction + TEXTS[0] + prompt.closing + prompt.chat_suffix

@@ -7,33 +7,33 @@ from typing import Any
 
 from schemax.reading import Reading
 from schemax.reading.dates import read_date
-from schemax.reading.kinds.base import Scalar
+from schemax.reading.kinds.base import ColumnType, Scalar
 
 
 class Date(Scalar):
     """A date, in ISO 8601."""
 
     name = "date"
-    types = (date,)
-    json_types = (("string", "date"),)
+    types: tuple[Any, ...] = (date,)
+    json_types: tuple[tuple[str, str | None], ...] = (("string", "date"),)
     shown = "date (YYYY-MM-DD)"
     word = "date"
     widest = ('"2026-12-31"', "Wednesday, the 31st of December 2026")
-    samples = (date(2000, 1, 1),)
-    column = "date"
+    samples: tuple[Any, ...] = (date(2000, 1, 1),)
+    column: ColumnType = "date"
     seconds = date
 
     def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
-        return read_date(text, False, language)
+        return read_date(text, self.seconds is datetime, language)
 
     def literal(self, text: str, choices: Any) -> Any:
-        return date.fromisoformat(text)
+        return self.seconds.fromisoformat(text)
 
     def compared(self, value: Any) -> Any:
-        return date.fromisoformat(value)
+        return self.seconds.fromisoformat(value)
 
 
-class Moment(Scalar):
+class Moment(Date):
     """A datetime, in ISO 8601, with or without a time zone."""
 
     name = "datetime"
@@ -48,12 +48,3 @@ class Moment(Scalar):
     samples = (datetime(2000, 1, 1),)
     column = "datetime"
     seconds = datetime
-
-    def read(self, text: str, unit: str | None = None, language: str | None = None) -> Reading:
-        return read_date(text, True, language)
-
-    def literal(self, text: str, choices: Any) -> Any:
-        return datetime.fromisoformat(text)
-
-    def compared(self, value: Any) -> Any:
-        return datetime.fromisoformat(value)
