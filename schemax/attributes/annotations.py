@@ -208,9 +208,12 @@ def _bare_type(annotation: Any, bare: Any) -> FieldType:
         return FieldType(models=(bare,))
     if bare in _TIME_ZONES:
         return FieldType(kind="datetime", constraints=(("tz_constraint", _TIME_ZONES[bare]),))
-    named = f"{getattr(bare, '__module__', '')}.{getattr(bare, '__qualname__', '')}"
-    kind = _KINDS.get(bare) or _KINDS.get(named) or _other_kind(annotation, bare)
-    return FieldType(kind=kind)
+    return FieldType(kind=_KINDS.get(bare) or kind_by_name(bare) or _other_kind(annotation, bare))
+
+
+def kind_by_name(bare: Any) -> Kind | None:
+    """The kind of a class that only an optional package has, such as a code of a country."""
+    return _KINDS.get(f"{getattr(bare, '__module__', '')}.{getattr(bare, '__qualname__', '')}")
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core.core_schema import DataclassSchema, DecimalSchema, ModelSchema
 
+from schemax.attributes.annotations import kind_by_name
 from schemax.attributes.attributes import compile_attributes, refusals_of
 from schemax.attributes.classes import asked_fields, fields_of, reader_of
 from schemax.attributes.json_checks import Checks, Problem
@@ -29,6 +30,7 @@ from schemax.attributes.json_document import (
 from schemax.attributes.json_schema import Builder
 from schemax.attributes.settings import settings_of
 from schemax.errors import SchemaError
+from schemax.reading.kinds import SCALARS
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -144,6 +146,16 @@ class Untitled(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+    def generate_inner(self, schema: Any) -> dict[str, Any]:
+        document = super().generate_inner(schema)
+        # Codes are read from names, too, which their patterns and enums say nothing of.
+        validator = schema.get("function") or {}
+        owner = getattr(validator.get("function"), "__self__", None)
+        if (kind := kind_by_name(owner)) is None:
+            return document
+        type_name, form = SCALARS[kind].json_types[0]
+        return {"type": type_name, "format": form}
 
     def decimal_schema(self, schema: DecimalSchema) -> dict[str, Any]:
         document = super().decimal_schema(schema)

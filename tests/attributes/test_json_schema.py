@@ -12,6 +12,9 @@ from typing import Any, Literal
 import pydantic
 import pytest
 from pydantic import AnyUrl, BaseModel, EmailStr, Field, HttpUrl
+from pydantic_extra_types.country import CountryAlpha2, CountryAlpha3
+from pydantic_extra_types.currency_code import ISO4217
+from pydantic_extra_types.language_code import LanguageAlpha2
 
 from schemax.attributes import attr, compile_attributes, settings_of
 from schemax.errors import SchemaError
@@ -108,12 +111,17 @@ def test_formats_come_back_as_the_same_kinds() -> None:
         home: AnyUrl
         pages: list[HttpUrl] | None = None
         mail: EmailStr = "a@example.com"
+        country: CountryAlpha2 | None = None
+        origins: list[CountryAlpha3] = []  # noqa: RUF012
+        price_in: ISO4217 | None = None
+        tongue: LanguageAlpha2 | None = None
 
     document = Visit.json_schema()
     again = AttrSchema.from_json_schema(document)
     assert again.json_schema() == document
     assert essence(again) == essence(Visit)
     raws = {"stay": "2 hours", "home": "www.example.com", "mail": "mailto:b@x.org"}
+    raws |= {"country": "Made in Germany", "price_in": "euros", "tongue": "German"}
     attributes, output = compile_attributes(again), get_format("json")
     slots = [SlotText(output.escape(raws.get(a.name)), "stop", 1, True) for a in attributes]
     item = build(again, attributes, slots, output, index=0, document_id=None)
@@ -123,6 +131,9 @@ def test_formats_come_back_as_the_same_kinds() -> None:
         "stay": timedelta(hours=2),
         "home": "https://www.example.com",
         "mail": "b@x.org",
+        "country": "DE",
+        "price_in": "EUR",
+        "tongue": "de",
     }
 
 

@@ -137,6 +137,7 @@ class Country(Code):
     """CountryAlpha2 of pydantic-extra-types: "Made in Germany" is DE."""
 
     name = "country"
+    json_types = (("string", "country"),)
     types = ("pydantic_extra_types.country.CountryAlpha2",)
     shown = "country (code of ISO 3166)"
     word = "country"
@@ -155,6 +156,7 @@ class Country3(Country):
     """CountryAlpha3 of pydantic-extra-types."""
 
     name = "country3"
+    json_types = (("string", "country3"),)
     types = ("pydantic_extra_types.country.CountryAlpha3",)
     shown = "country (code of three letters of ISO 3166)"
     widest = ('"DEU"', Country.widest[1])
@@ -166,6 +168,7 @@ class Language(Code):
     """LanguageAlpha2 of pydantic-extra-types: "in German" is de."""
 
     name = "language"
+    json_types = (("string", "language"),)
     types = ("pydantic_extra_types.language_code.LanguageAlpha2",)
     shown = "language (code of ISO 639)"
     word = "language"
@@ -178,6 +181,7 @@ class Currency(Code):
     """Currency and ISO4217 of pydantic-extra-types: "€ 12.50" is EUR."""
 
     name = "currency"
+    json_types = (("string", "currency"),)
     types = (
         "pydantic_extra_types.currency_code.Currency",
         "pydantic_extra_types.currency_code.ISO4217",
