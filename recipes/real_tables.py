@@ -14,14 +14,16 @@ import resource
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, time, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import pandas
+import pandas  # type: ignore[import-untyped]
 import polars
-from openpyxl import load_workbook
+from openpyxl import load_workbook  # type: ignore[import-untyped]
+from pydantic_core import to_jsonable_python
 
 from schemax.errors import InputError
 from schemax.io.readers import columns_of, read_file
@@ -34,7 +36,10 @@ Rows = list[tuple[str, ...]]
 
 
 def cells(header: Sequence[Any], rows: Iterator[Any]) -> Rows:
-    """(1 + rows,) the header and the rows that hold a value, as texts; nulls and NaN are empty."""
+    """(1 + rows,) the header and the rows, as texts, where rows and columns hold a value.
+
+    Nulls and NaN are empty texts.
+    """
 
     def text(value: Any) -> str:
         if isinstance(value, (dict, list)):
@@ -43,12 +48,14 @@ def cells(header: Sequence[Any], rows: Iterator[Any]) -> Rows:
             value = value.decode("utf-8", "replace")
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if hasattr(value, "isoformat"):
-            value = value.isoformat()
+        if isinstance(value, (date, time, timedelta)):
+            value = to_jsonable_python(value)
         return "" if value is None or value != value else str(value)
 
     texts = [tuple(map(text, row)) for row in rows]
-    return [tuple(map(text, header)), *(row for row in texts if any(row))]
+    columns = zip(map(text, header), zip(*texts, strict=False), strict=False)
+    kept = [(name, *column) for name, column in columns if any(column)]
+    return [row for row in zip(*kept, strict=True) if any(row)] or [tuple(map(text, header))]
 
 
 def others(path: Path) -> Iterator[tuple[str, Callable[[], Rows]]]:
@@ -61,9 +68,7 @@ def others(path: Path) -> Iterator[tuple[str, Callable[[], Rows]]]:
         return cells(list(frame.columns), frame.itertuples(index=False, name=None))
 
     def by_polars(delimiter: str) -> Rows:
-        frame = polars.read_csv(
-            path, separator=delimiter, infer_schema=False, missing_utf8_is_empty_string=True
-        )
+        frame = polars.read_csv(path, separator=delimiter, infer_schema=False)
         return cells(frame.columns, iter(frame.rows()))
 
     def by_duckdb(query: str) -> Rows:
@@ -102,7 +107,7 @@ def judged(path: Path) -> tuple[str, str, int]:
         return "exception", f"{type(error).__name__}: {error}", 0
     peak = _peak() if _peak() > before else 0
     failures = [record for record in records if isinstance(record, InputError)]
-    rows = (record.values() for record in records if not isinstance(record, InputError))
+    rows = (record.values() for record in records if isinstance(record, Mapping))
     ours, tables = cells(header, rows), []
     for name, read in others(path):
         try:
