@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -486,8 +485,7 @@ def test_conditions_that_double_with_every_level_end() -> None:
     slots = [SlotText(' "a"', "stop", 1, complete=True) for _ in attributes]
     with in_time():
         found = build(model, attributes, slots, get_format("json"), index=0, document_id=None)
-    said = found.errors[0].message
-    assert re.search("more than (200,000 steps|2 seconds)", said)  # of a slow machine
+    assert "take more than 1 second" in found.errors[0].message
 
 
 @pytest.mark.parametrize(

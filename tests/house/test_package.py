@@ -51,7 +51,7 @@ def test_wheel_works_outside_the_source_tree(unpacked: Path) -> None:
     contract = json.loads(run_from(unpacked, "-m", "schemax", "explain", "shoes", "--json"))
     assert contract
     assert (unpacked / "schemax" / "py.typed").is_file()
-    code = "from schemax.attributes import ready_made; print(ready_made.demonstrations_of('laptop'))"
+    code = "from schemax.attributes.ready_made import demonstrations_of as of; print(of('laptop'))"
     assert "screen_size" in run_from(unpacked, "-c", code)
     page = run_from(unpacked, "-c", "import schemax; print(schemax.report([]))")
     assert page.startswith("<!doctype html>")
