@@ -92,7 +92,7 @@ def test_a_run_that_is_stopped_keeps_its_rows(
     args = ("-m", "schemax", "extract", SCHEMA, source, "-o", "out.jsonl", "--batch-size", "2")
     parts = tmp_path / "_out.jsonl.parts"
     with process(*args, cwd=tmp_path) as job:
-        while not [path for path in parts.glob("open-*") if path.stat().st_size]:
+        while not [path for path in parts.glob("part-*") if path.stat().st_size]:
             assert job.poll() is None
             time.sleep(0.05)
         job.send_signal(stop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -103,7 +104,12 @@ def test_what_serving_costs(capsys: pytest.CaptureFixture[str]) -> None:
     """64 clients at once beside one call, in processor time of the serving process, which others
     that share the machine do not change; one client beside calls of one document; memory. All in a
     process of its own: the memory of one that ran other tests grows by what those left behind."""
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, __file__],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     with capsys.disabled():
