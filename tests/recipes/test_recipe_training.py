@@ -206,7 +206,9 @@ def test_a_run_is_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str
     state = torch.load(out / STATE, weights_only=True)
     assert state["step"] > 0
     assert "titles" in capsys.readouterr().out
-    further = state["minutes"] + 0.02  # of processor time: a first step may take longer than the run
+    further = (
+        state["minutes"] + 0.02
+    )  # of processor time: a first step may take longer than the run
     train(data, out, replace(recipe, minutes=further))
     again = torch.load(out / STATE, weights_only=True)
     assert again["step"] > state["step"]
