@@ -127,12 +127,13 @@ def track(
     total: int | None,
     unit: str = "documents",
     note: Callable[[], str] = str,
+    bar: bool = True,
 ) -> Iterator[T]:
     """Yields items unchanged; shows their number, speed, remaining time and a note.
 
-    A terminal shows a bar; a file gets a line now and then.
+    A terminal shows a bar, unless `bar` is False; a file gets a line now and then.
     """
-    if sys.stderr.isatty():
+    if bar and sys.stderr.isatty():
         return _bar(items, total, unit, note)
     return _lines(items, total, unit, note)
 

@@ -19,6 +19,9 @@ from schemax.errors import ModelError
 
 FILE = "schemax.json"
 
+SEEN = "seen.npz"
+"""The file of the signatures of documents that a model has seen, beside its weights."""
+
 EXAMPLES = "examples.jsonl"
 """The file of the examples that a model was trained behind, beside its weights."""
 
@@ -31,12 +34,14 @@ class TrainedWith:
     dtype: "bfloat16" for a model that is as good in it; a CPU that computes it fast then takes it.
     schemas: category -> JSON Schema document, as `AttrSchema.from_json_schema` reads them. Where
         categories had different formats or templates, their documents name them.
+    seen: the path of signatures of the documents that the model was trained and calibrated on.
     """
 
     format: str | None = None
     decoding: DecodingConfig | None = None
     schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     dtype: str | None = None
+    seen: Path | None = field(default=None, compare=False)
 
 
 def as_trained(config: DecodingConfig, trained: DecodingConfig | None) -> DecodingConfig:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from schemax.base.calibration import FILE, write_calibration
+from schemax.base.calibration import FILE, read_calibration, write_calibration
 from schemax.base.messages import counted, say
 from schemax.base.terminal import show, table
-from schemax.base.trained import note_trained
+from schemax.base.trained import SEEN, note_trained
 from schemax.commands import options
 from schemax.commands.options import UsageError, argument, option, plain_warnings, verb
 from schemax.evaluation.datasets import dataset
@@ -49,6 +49,8 @@ def calibrate(args: Args) -> None:
 
     Writes calibration.json into the model's folder: a temperature and a bias for confidences, and
     the probability below which a value is taken for null. A few hundred annotated values will do.
+    Leaves out documents that the model was trained on, and keeps an earlier calibration that is
+    better.
     """
     folder = _folder(args.model)
     formats = [None] if args.format is None else [name.strip() for name in args.format.split(",")]
@@ -59,9 +61,10 @@ def calibrate(args: Args) -> None:
     labelled = dataset(args.data, "train", args.schemas, args.language)
     # Imported here because they import torch, which takes seconds.
     from schemax.evaluation.calibrate import calibrate_on
-    from schemax.training.card import check_unseen
+    from schemax.evaluation.seen import add_seen, read_seen
 
-    check_unseen(folder, labelled.file)
+    file, seen = folder / FILE, folder / SEEN
+    earlier = read_calibration(file) if file.is_file() else None
 
     def load() -> Extractor:
         extractor = replace(args, model=str(folder)).extractor(args.prompt)
@@ -77,20 +80,28 @@ def calibrate(args: Args) -> None:
             schema_examples=args.schema_examples,
             shots=args.examples,
             count=args.shots,
+            earlier=earlier,
             decoding=settings["decoding"],
             template=args.template,
         )
-    earlier = folder / FILE
-    if earlier.is_file() and (before := earlier.read_text("utf-8", "replace").split()):
-        say(f"note: it replaces the calibration {' '.join(before)}")
-    write_calibration(fit.calibration, folder)
     show(table(fit.curve, _COLUMNS, left=0))
     if fit.before.values < _FEW:
         few = counted(fit.before.values, "value")
         say(f"note: a fit to {few} is noisy; use {_FEW} or more")
     if fit.remark is not None:
         say(f"note: {fit.remark}")
-    say(f"{folder / FILE}: {fit}")
+    if fit.losses is not None:
+        before, after = fit.losses
+        kept = "kept, since" if fit.is_earlier else "replaced, since"
+        say(
+            f"note: the earlier calibration is {kept} on these documents its log loss is "
+            f"{before:.4f} and that of a new one {after:.4f}, fitted on other documents"
+            + (f"; delete {file} to replace it" if fit.is_earlier else "")
+        )
+    if not fit.is_earlier:
+        write_calibration(fit.calibration, folder)
+        add_seen(folder, read_seen(seen if seen.is_file() else None), calibrated=fit.examples)
+    say(f"{file}: {fit}")
 
 
 def _folder(model: str | None) -> Path:

@@ -22,7 +22,7 @@ from schemax.commands.options import (
 )
 from schemax.evaluation.comparison import compare
 from schemax.evaluation.datasets import dataset
-from schemax.evaluation.evaluate import ALONE, judged, measure_settings, setting_of
+from schemax.evaluation.evaluate import ALONE, judged, measure_settings, origin_of, setting_of
 from schemax.evaluation.judge import JudgeForm
 from schemax.evaluation.reliability import check_picture, plot_reliability
 from schemax.evaluation.runs import check_alike, read_run
@@ -98,7 +98,7 @@ def evaluate(args: Args) -> None:
         (name, replace(args, decoding=name.removesuffix(ALONE) or None).settings())
         for name in names
     ]
-    with plain_warnings(quiet=args.as_json):
+    with plain_warnings():
         models, runs = measure_settings(
             data,
             [name.strip() for name in args.model.split(",")] if args.model else [None],
@@ -120,7 +120,11 @@ def evaluate(args: Args) -> None:
             runs = judged(runs, judging, judge, get_args(JudgeForm) if form == "both" else (form,))
     comparisons = [compare(run.examples, runs[0].predictions, run.predictions) for run in runs[1:]]
     if args.as_json:
-        rows = [run.to_data(details=args.details) for run in runs]
+        origins = {
+            str(name) if len(models) > 1 else None: origin_of(extractor, name, data.file)
+            for name, extractor in models.items()
+        }
+        rows = [run.to_data(details=args.details) | {"origin": origins[run.model]} for run in runs]
         for row, comparison in zip(rows[1:], comparisons, strict=True):
             row["against"] = runs[0].names | asdict(comparison)
         echo(json.dumps(rows, indent=2))

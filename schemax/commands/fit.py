@@ -15,6 +15,7 @@ from schemax.commands.options import UsageError, argument, option, plain_warning
 from schemax.compiler.prompt import load_template, template_source
 from schemax.evaluation.datasets import as_shown, dataset, schemas_for
 from schemax.evaluation.labelled_schemas import as_declared
+from schemax.evaluation.seen import note_seen
 from schemax.extraction.prompt_file import write_prompt_file
 from schemax.io.storage import refuse_inputs
 
@@ -72,6 +73,7 @@ def fit(args: Args) -> None:
         extractor.defaults = replace(extractor.defaults, decoding=decoding)
         schemas = schemas_for(labelled.schemas, read, [extractor], labelled.language)
         examples = as_declared(read, schemas)
+        note_seen(extractor, args.model, examples)
         result = fitted(
             extractor,
             examples,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from math import log
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from schemax.attributes.examples import FewShotExamples
-from schemax.base.calibration import Calibration, logit, per_item
+from schemax.base.calibration import LEAST, Calibration, logit, per_item
 from schemax.base.messages import counted
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
@@ -37,6 +38,7 @@ from schemax.evaluation.scores import (
     score_predictions,
     values_of,
 )
+from schemax.evaluation.seen import unseen
 from schemax.evaluation.shots import Shots, prompted, shots_for
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.familiarity import mean_logprob
@@ -49,6 +51,7 @@ FEWEST = 100
 _SLOPES = (0.05, 20.0)
 # The least spread of confidences that rank values.
 _LEAST_SPREAD = 0.05
+_FOLDS = 5
 
 
 class FitEntry(NamedTuple):
@@ -88,6 +91,9 @@ class Fit:
 
     before, after: reliability of raw and of calibrated confidences.
     spread: the range of 90 % of the calibrated confidences.
+    losses: the log losses of an earlier calibration and of a new one, of which the better is taken;
+        None without an earlier one.
+    examples: the documents of the fit.
     """
 
     calibration: Calibration
@@ -96,12 +102,20 @@ class Fit:
     after: Reliability
     curve: tuple[Threshold, ...]
     spread: tuple[float, float] = (0.0, 1.0)
+    losses: tuple[float, float] | None = None
+    examples: Sequence[Example] = ()
+
+    @property
+    def is_earlier(self) -> bool:
+        """True if the calibration is the earlier one."""
+        return self.losses is not None and self.losses[0] <= self.losses[1]
 
     def __str__(self) -> str:
         calibration, values = self.calibration, counted(self.before.values, "value")
         return (
             f"temperature {calibration.temperature:.3f}, bias {calibration.bias:+.3f}, "
-            f"min_probability {calibration.min_probability:.3f}, fitted on {values} of "
+            f"min_probability {calibration.min_probability:.3f}, "
+            f"{'measured' if self.is_earlier else 'fitted'} on {values} of "
             f"{counted(self.products, 'document')} (ECE {self.before.ece:.3f} -> "
             f"{self.after.ece:.3f})"
         )
@@ -159,8 +173,10 @@ def _compared(field: FieldResult) -> float | None:
     return per_item(field.probability, len(field.value))
 
 
-def fit_calibration(entries: Sequence[FitEntry]) -> Fit:
+def fit_calibration(entries: Sequence[FitEntry], earlier: Calibration | None = None) -> Fit:
     """Fits a calibration to entries of one or several runs on the same products.
+
+    earlier: is kept if its log loss on the entries is no higher than that of a new one.
 
     Raises InputError if nothing is annotated, or no annotated value has a confidence.
     """
@@ -181,12 +197,38 @@ def fit_calibration(entries: Sequence[FitEntry]) -> Fit:
     temperature, bias = fit_confidence(sure, right)
     curve = threshold_curve(entries)
     calibration = Calibration(temperature, bias, pick_threshold(curve))
+    losses = None if earlier is None else _log_losses(earlier, entries)
+    if earlier is not None and losses is not None and losses[0] <= losses[1]:
+        calibration = earlier
     calibrated = [calibration.confidence(confidence) for confidence in sure]
     after = reliability(calibrated, right)
     assert after is not None
     products = len({entry.product for entry in entries})
     low, high = np.quantile(calibrated, [0.05, 0.95]).tolist()
-    return Fit(calibration, products, before, after, curve, (low, high))
+    return Fit(calibration, products, before, after, curve, (low, high), losses)
+
+
+def _log_losses(earlier: Calibration, entries: Sequence[FitEntry]) -> tuple[float, float]:
+    """Returns the mean log losses of an earlier calibration and of a new one.
+
+    The new one is fitted on four fifths of the products and measured on the rest, five times: on
+    its own data its loss would be too low.
+    """
+    losses: tuple[list[float], list[float]] = [], []
+    pairs = [
+        (entry.product % _FOLDS, entry.confidence, entry.outcome == "vc")
+        for entry in entries
+        if entry.annotated and entry.confidence is not None
+    ]
+    for fold in range(_FOLDS):
+        rest = [(raw, is_right) for part, raw, is_right in pairs if part != fold]
+        new = Calibration(*fit_confidence([raw for raw, _ in rest], [right for _, right in rest]))
+        for part, raw, is_right in pairs:
+            for own, calibration in zip(losses, (earlier, new), strict=True):
+                if part == fold:
+                    sure = calibration.confidence(raw)
+                    own.append(-log(max(LEAST, sure if is_right else 1 - sure)))
+    return fmean(losses[0]), fmean(losses[1])
 
 
 def fit_confidence(confidences: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:
@@ -276,6 +318,7 @@ def calibrate(
     *,
     decoding: DecodingConfig | None = None,
     shots: FewShotExamples | None = None,
+    earlier: Calibration | None = None,
     show_progress: bool = False,
     **settings: Any,
 ) -> Fit:
@@ -283,6 +326,7 @@ def calibrate(
 
     examples: products that the model was not trained on.
     shots: the examples that prompts show.
+    earlier: a calibration that is kept if it is better.
     settings: further arguments of `Extractor.stream`.
 
     Raises InputError for products without an annotation, and for a model that writes no value with
@@ -300,7 +344,9 @@ def calibrate(
         fields = by_attribute(examples, [item.fields for item in items], schemas)
         texts = labelled(examples, list(map(values_of, items)), schemas)
         entries += entries_of(examples, fields, texts)
-    fit = fit_calibration(entries)
+    fit = replace(fit_calibration(entries, earlier), examples=examples)
+    if fit.is_earlier:
+        return fit
     usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
     fitted = replace(fit.calibration, usual_logprob=usual, usual_deviation=deviation)
     return replace(fit, calibration=fitted)
@@ -329,6 +375,7 @@ def calibrate_on(
     extractor = load()
     if (decoding or extractor.defaults.decoding).layout == "autoregressive":
         raise InputError("values of the autoregressive layout have no confidence to calibrate")
+    examples = unseen(extractor, examples, data.file)
     schemas = schemas_for(data.schemas, examples, [extractor], data.language)
     examples = as_declared(examples, schemas)
     note_misfits(examples, schemas)

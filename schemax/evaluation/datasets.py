@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
@@ -59,6 +60,11 @@ def dataset(
     if schemas is None and attributes.is_file():
         schemas = str(attributes)
     return Dataset(file, test, schemas, language)
+
+
+def sha256_of(path: Path) -> str | None:
+    """Returns the digest of a file; None for a folder, and for a dataset of the Hub."""
+    return sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
 def _part(folder: Path, part: str) -> Path | None:

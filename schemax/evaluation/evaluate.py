@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +15,11 @@ from pydantic import BaseModel
 
 from schemax.attributes.examples import FewShotExample
 from schemax.base.messages import counted, say, some_of, track
+from schemax.base.resources import default_model
 from schemax.base.trained import note_trained
 from schemax.config import decoding_name
-from schemax.evaluation.datasets import Dataset, as_shown, note_texts, schemas_for
+from schemax.evaluation.benchmark.report import describe_environment
+from schemax.evaluation.datasets import Dataset, as_shown, note_texts, schemas_for, sha256_of
 from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
 from schemax.evaluation.judge import (
     PRODUCT_TEMPLATE,
@@ -31,8 +32,10 @@ from schemax.evaluation.judge import (
 from schemax.evaluation.labelled_schemas import as_declared, note_misfits, parts_of
 from schemax.evaluation.runs import EvaluationRun, Judged
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions, values_of
+from schemax.evaluation.seen import note_seen
 from schemax.evaluation.shots import Shots, prompted, shots_for
 from schemax.extraction.extractor import Extractor
+from schemax.io import fingerprint
 from schemax.results import Extraction
 from schemax.results.list_results import without_items
 from schemax.servers.remote import RemoteModel
@@ -60,13 +63,12 @@ def measure(
     settings: arguments of `Extractor.stream`.
     num_shots: the most examples in a prompt.
     """
-    if sys.stderr.isatty():  # a line, since a progress bar would cost measured time
-        behind = "" if num_shots is None else f" behind {counted(num_shots, 'example')}"
-        say(f"{name}: {counted(len(examples), 'document')}{behind} ...")
+    behind = "" if num_shots is None else f" behind {counted(num_shots, 'example')}"
+    say(f"{name}: {counted(len(examples), 'document')}{behind} ...")
     schema_parts = parts_of(schemas) if name.endswith(ALONE) else [schemas]
     _read(extractor, examples[:_WARM_UP], schema_parts, shots, settings)
     started = time.perf_counter()
-    rows = _read(extractor, examples, schema_parts, shots, settings)
+    rows = _read(extractor, examples, schema_parts, shots, settings, show_progress=True)
     seconds = time.perf_counter() - started
     items = [item for parts in rows for item in parts]
     predictions = labelled(examples, [values_of(*parts) for parts in rows], schemas)
@@ -99,6 +101,7 @@ def measure(
         invalid_rows=sum(any(item.errors for item in parts) for parts in rows),
         failed_rows=sum(not all(item.ok for item in parts) for parts in rows),
         legal_mass=mean(legal) if legal else None,
+        seed=(settings.get("decoding") or extractor.defaults.decoding).seed,
     )
 
 
@@ -108,6 +111,8 @@ def _read(
     schema_parts: Sequence[Mapping[str, type[BaseModel]]],
     shots: ShotsByCategory | None,
     settings: Mapping[str, Any],
+    *,
+    show_progress: bool = False,
 ) -> list[list[Extraction[Any]]]:
     """Returns the extractions of each product, one per part: whole schemas, or single fields."""
     rows: list[list[Extraction[Any]]] = [[] for _ in examples]
@@ -115,7 +120,10 @@ def _read(
         places = [n for n, example in enumerate(examples) if example.category in part]
         records = [shown_record(examples[n]) for n in places]
         own = _examples_of(shots, part)
-        for item in extractor.stream(records, part, category="category", examples=own, **settings):
+        items = extractor.stream(records, part, category="category", examples=own, **settings)
+        if show_progress:  # a bar would cost measured time
+            items = track(items, total=len(records), bar=False)
+        for item in items:
             rows[places[item.index]].append(item)
     return rows
 
@@ -166,6 +174,22 @@ def setting_of(extractor: Extractor) -> str:
         f"{type(model.model).__name__}, {parameters:.1f} M parameters, "
         f"{str(model.dtype).removeprefix('torch.')}, {place}"
     )
+
+
+def origin_of(extractor: Extractor, name: str | None, file: Path) -> dict[str, Any]:
+    """Returns what figures come from: digests of model and data, hardware, and versions.
+
+    name: the model's; None for the default model. file: the data.
+    """
+    import torch
+
+    place = torch.device("cpu") if extractor.defaults.is_remote else extractor.model.device
+    named = str(default_model() if name is None else name)
+    return {
+        "data": {"file": file.name, "sha256": sha256_of(file)},
+        "model": {"name": named, **fingerprint.of_loaded(extractor)},
+        "environment": describe_environment(place),
+    }
 
 
 def _examples_of(
@@ -228,6 +252,7 @@ def measure_settings(
         shown = shots_for(Shots.read(shots, schemas), schemas, data, hidden=tested, count=most)
     numbers: Sequence[int | None] = counts or [None if shown is None else shown.most]
     measurements: list[tuple[str | None, tuple[Any, ...]]] = []
+    seen = {model: note_seen(own, model, examples) for model, own in extractors.items()}
     for model, extractor in extractors.items():
         note_trained(model, extractor, decodings[0][1], shots or counts or None)
         own = as_shown(schemas, data.schemas, examples, extractor, schema_examples)
@@ -242,8 +267,12 @@ def measure_settings(
                 # Raises this setting's errors now, not after hours of other settings.
                 extractor.stream((), own, category="category", examples=pairs, **settings)
                 measurement = extractor, examples, own, called, settings, count, pairs
-                measurements.append((str(model) if len(extractors) > 1 else None, measurement))
-    return extractors, [replace(measure(*given), model=model) for model, given in measurements]
+                measurements.append((model, measurement))
+    several = len(extractors) > 1
+    return extractors, [
+        replace(measure(*given), model=str(model) if several else None, seen=seen[model])
+        for model, given in measurements
+    ]
 
 
 def judged(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,8 @@ class EvaluationRun:
     dollars_per_hour: of the machine; None if unknown.
     shots: the most examples in a prompt; None if not set.
     legal_mass: the mean probability of tokens that fields' types allow; None if unknown.
+    seed: of sampling.
+    seen: counts of the examples that the model was "trained" and "calibrated" on.
     """
 
     decoding: str
@@ -77,6 +79,8 @@ class EvaluationRun:
     dollars_per_hour: float | None = None
     shots: int | None = None
     legal_mass: float | None = None
+    seed: int = 0
+    seen: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -119,6 +123,8 @@ class EvaluationRun:
         data: dict[str, Any] = {
             **self.names,
             "products": len(self.examples),
+            "seed": self.seed,
+            "seen": dict(self.seen),
             **_rates(protocol),
             "f1_interval": f1_interval(self.scores.counts()),
             "counts": asdict(protocol),

@@ -26,11 +26,13 @@ from schemax.base.trained import FILE as TRAINED
 from schemax.compiler import as_codec
 from schemax.compiler.prompt import TemplateLike, template_source
 from schemax.config import DecodingConfig
+from schemax.extraction.extractor import Extractor
 from schemax.extraction.prompt_file import PromptFile
 from schemax.formats import OutputFormat
 from schemax.io.columns import Schemas, named_schemas
 from schemax.io.lake import Snapshot, is_snapshot
 from schemax.io.storage import reading_whole
+from schemax.servers.remote import RemoteModel
 
 # Weights, configurations, tokenizers, templates; not cards and logs.
 _MODEL_FILES = (".gguf", ".json", ".jinja", ".model", ".safetensors", ".tiktoken", ".txt")
@@ -195,6 +197,15 @@ def of_weights(model: Any, tokenizer: Any, eos_ids: Sequence[int]) -> str:
             values = tensor.detach().contiguous().flatten().view(torch.uint8).cpu().numpy()
             texts.append(blake2b(values, digest_size=16).hexdigest())
     return digest("\n".join(texts))
+
+
+def of_loaded(extractor: Extractor) -> dict[str, Any]:
+    """Digest and dtype of a loaded model; of a server, what it reports."""
+    model = extractor.model
+    if isinstance(model, RemoteModel):
+        return model.fingerprint()
+    weights = of_weights(model.model, extractor.tokenizer, extractor.eos_ids)
+    return {"weights": weights, "dtype": str(model.dtype).removeprefix("torch.")}
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

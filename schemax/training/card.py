@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import warnings
@@ -20,30 +19,11 @@ from schemax.attributes import Attribute, compile_attributes
 from schemax.base.trained import FILE, TrainedWith
 from schemax.compiler import CompiledSchema
 from schemax.compiler.prompt import template_source, usual_template
-from schemax.errors import InputError, SchemaError
+from schemax.errors import SchemaError
 from schemax.evaluation.reliability import drawing
 from schemax.extraction.schema import AttrSchema
 
 CARD = "training.json"
-
-
-def digest(path: Path) -> str:
-    """Returns the SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def check_unseen(folder: Path, file: Path) -> None:
-    """Raises InputError if a model was trained on a file, where its confidences are too high."""
-    try:
-        card = json.loads((folder / CARD).read_text("utf-8"))
-        trained_on = card["settings"]["data"]["train"]["sha256"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return
-    if file.is_file() and trained_on == digest(file):
-        raise InputError(
-            f"{folder} was trained on {file}, where its confidences are too high; calibrate it on "
-            "other documents"
-        )
 
 
 def versions() -> dict[str, str]:

@@ -16,14 +16,15 @@ from schemax.base.trained import EXAMPLES, note_trained
 from schemax.config import DecodingConfig, decoding_name
 from schemax.errors import InputError
 from schemax.evaluation.calibrate import FEWEST, calibrate
-from schemax.evaluation.datasets import Dataset, declared_schemas
+from schemax.evaluation.datasets import Dataset, declared_schemas, sha256_of
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.labelled_schemas import as_declared
+from schemax.evaluation.seen import add_seen, read_seen
 from schemax.evaluation.shots import NONE, Shots, shots_for
 from schemax.extraction.extractor import Extractor
-from schemax.training.card import digest, trained_with
+from schemax.training.card import trained_with
 from schemax.training.distillation import LabelSource, labelled_examples
-from schemax.training.run import TrainingJob, TrainingResult, run_training
+from schemax.training.run import ADAPTER, TrainingJob, TrainingResult, run_training
 from schemax.training.settings import TrainingSettings
 from schemax.training.training_examples import left_to_train, read_training_examples, split_examples
 
@@ -82,6 +83,7 @@ def fine_tune(
     options = {"format": format, "template": template, "examples": pairs or None}
     source = labels, teacher, teacher_decoding
     examples = labelled_examples(annotated, schemas, extractor, options, again, *source)
+    seen = [*annotated, *(shown.examples if shown else ())]
     if shown is not None:
         annotated, examples = left_to_train(shown, annotated, examples, data.file)
     templates = {
@@ -93,7 +95,7 @@ def fine_tune(
     card: dict[str, Any] = {
         "base_model": name,
         "data": {
-            key: {"file": path.name, "sha256": digest(path)}
+            key: {"file": path.name, "sha256": sha256_of(path)}
             for key, path in files.items()
             if path is not None and path.is_file()
         },
@@ -104,7 +106,7 @@ def fine_tune(
         "output_format": format,
     }
     if shown is not None:
-        of_file = {} if shots is None else {"file": shots.name, "sha256": digest(shots)}
+        of_file = {} if shots is None else {"file": shots.name, "sha256": sha256_of(shots)}
         names = {category: [name for name, _ in rows] for category, rows in shown.rows.items()}
         card["examples"] = of_file | {"shown": names}
     job = TrainingJob(
@@ -122,6 +124,9 @@ def fine_tune(
         if shown is not None:
             shown.write(out / EXAMPLES)
         (out / FILE).unlink(missing_ok=True)  # left by a run that is resumed
+        known = read_seen(extractor.trained.seen)
+        for folder in filter(Path.is_dir, (out, out / ADAPTER)):
+            add_seen(folder, known, trained=seen)
         if labels == "gold":
             _calibrate(out, annotated, schemas, job, settings, again, options)
     return outcome

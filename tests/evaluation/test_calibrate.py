@@ -15,6 +15,7 @@ from conftest import TITLES
 from typer.testing import CliRunner
 
 from schemax.base.calibration import FILE, Calibration, read_calibration
+from schemax.base.trained import SEEN
 from schemax.commands.cli import app
 from schemax.errors import InputError
 from schemax.evaluation.calibrate import (
@@ -26,6 +27,7 @@ from schemax.evaluation.calibrate import (
     threshold_curve,
 )
 from schemax.evaluation.examples import Example
+from schemax.evaluation.seen import read_seen
 from schemax.extraction.extractor import Extractor
 from schemax.results import FieldResult, SlotText
 
@@ -237,15 +239,7 @@ def test_calibrate(
     assert f"temperature {found.temperature:.3f}, bias {found.bias:+.3f}" in done.stderr
     assert Extractor.from_pretrained(folder).defaults.calibration == found
     assert found.usual_logprob < 0 < found.usual_deviation
-    # What is there already is not built upon.
-    before = (folder / FILE).read_text()
-    again = run(*arguments)
-    assert again.exit_code == 0
-    assert (folder / FILE).read_text() == before
-    assert "replaces" not in done.stderr
-    assert (
-        f'note: it replaces the calibration {{ "temperature": {found.temperature}' in again.stderr
-    )
+    assert "the earlier calibration" not in done.stderr
 
 
 def test_a_folder_of_data(folder: Path, tmp_path: Path, spec: str) -> None:
@@ -254,17 +248,6 @@ def test_a_folder_of_data(folder: Path, tmp_path: Path, spec: str) -> None:
     jsonl(data / "train.jsonl", ROWS)
     assert run(data, "--model", folder, "--schemas", spec).exit_code == 0
     assert (folder / FILE).is_file()
-
-
-def test_data_that_the_model_was_trained_on(folder: Path, tmp_path: Path, spec: str) -> None:
-    from schemax.training.card import digest, write_card
-
-    gold = jsonl(tmp_path / "gold.jsonl", ROWS)
-    card = {"settings": {"data": {"train": {"file": "gold.jsonl", "sha256": digest(Path(gold))}}}}
-    write_card(folder, card)
-    refused(run(gold, "--model", folder), "was trained on", "gold.jsonl")
-    other = jsonl(tmp_path / "other.jsonl", ROWS[1:])
-    assert run(other, "--model", folder, "--schemas", spec).exit_code == 0
 
 
 def test_what_calibrate_refuses(
@@ -317,6 +300,7 @@ def test_training_leaves_a_calibration(
     done = CliRunner().invoke(app, ["train", data, *map(str, options)])
     assert done.exit_code == 0, done.output
     lines = done.stderr.splitlines()
+    assert len(read_seen(out / SEEN)["trained"]) == count
     assert (out / FILE).is_file() is calibrates
     if calibrates:
         found = read_calibration(out / FILE)

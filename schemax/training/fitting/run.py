@@ -254,18 +254,7 @@ def _space(work: Work, split: Split, first: Candidate) -> dict[str, Any]:
 def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
     """Returns a digest of all that outcomes depend on, apart from the time."""
     extractor = work.extractor
-    if model is None:
-        local = extractor.model
-        model = (
-            local.fingerprint()
-            if isinstance(local, RemoteModel)
-            else {
-                "weights": fingerprint.of_weights(
-                    local.model, extractor.tokenizer, extractor.eos_ids
-                ),
-                "dtype": str(local.dtype),
-            }
-        )
+    model = fingerprint.of_loaded(extractor) if model is None else model
     basis = {
         "version": version(),
         "model": dict(model),

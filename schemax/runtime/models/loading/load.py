@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,7 +16,7 @@ from schemax.base.calibration import FILE as CALIBRATION
 from schemax.base.calibration import Calibration, read_calibration
 from schemax.base.messages import counted, warn
 from schemax.base.trained import FILE as TRAINED
-from schemax.base.trained import TrainedWith, read_trained
+from schemax.base.trained import SEEN, TrainedWith, read_trained
 from schemax.errors import ModelError
 from schemax.runtime.models.architecture import decoder_of
 from schemax.runtime.models.loading.adapters import put_adapter
@@ -236,7 +236,9 @@ def _trained(files: ModelFiles) -> TrainedWith:
     name, revision = files.holder(TRAINED)
     with refusing(name):
         path = find_file(name, TRAINED, revision)
-        return read_trained(path) if path else TrainedWith()
+        trained = read_trained(path) if path else TrainedWith()
+        name, revision = files.holder(SEEN)
+        return replace(trained, seen=find_file(name, SEEN, revision))
 
 
 def _calibration(files: ModelFiles) -> Calibration | None:
