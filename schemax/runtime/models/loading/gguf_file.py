@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -100,8 +100,8 @@ def gguf_weights(path: Path, config: Any, dtype: torch.dtype, **options: Any) ->
     options: of transformers' `from_pretrained`.
     """
     header = checked_header(path)
-    _check_model(path, config, header)
-    with _apart() as nowhere, _no_bar_of_tensors():
+    with _apart() as nowhere, _quiet_and_quick():
+        _check_model(path, config, header)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             nowhere,
             gguf_file=str(path.resolve()),
@@ -178,12 +178,15 @@ def _apart() -> Iterator[str]:
 
 
 @contextmanager
-def _no_bar_of_tensors() -> Iterator[None]:
-    """Hides a progress bar that transformers' own switch leaves on."""
+def _quiet_and_quick() -> Iterator[None]:
+    """Hides a progress bar that transformers' own switch leaves on, and has gguf make its table of
+    tensors' names once: transformers asks for it once a module, and each takes some milliseconds a
+    layer."""
     reader: Any = import_module("transformers.modeling_gguf_pytorch_utils")
-    usual = reader.tqdm
-    reader.tqdm = partial(usual, disable=True)
+    names: Any = import_module("gguf")
+    usual, usual_names = reader.tqdm, names.get_tensor_name_map
+    reader.tqdm, names.get_tensor_name_map = partial(usual, disable=True), cache(usual_names)
     try:
         yield
     finally:
-        reader.tqdm = usual
+        reader.tqdm, names.get_tensor_name_map = usual, usual_names
