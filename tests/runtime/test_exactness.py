@@ -227,16 +227,18 @@ def test_bfloat16_runs_and_mostly_agrees(codec: TextCodec, small: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.gpu
-@pytest.mark.parametrize("preset", slow_but({"isolated"}, PRESETS))
-@pytest.mark.parametrize("dtype", slow_but({torch.float32}, [torch.float32, torch.bfloat16]))
+@pytest.mark.parametrize(
+    ("preset", "dtype"),
+    [*((preset, torch.float32) for preset in PRESETS), ("isolated", torch.bfloat16)],
+)
 def test_cuda_agrees_with_the_oracle(
     codec: TextCodec, small: Any, preset: str, dtype: torch.dtype, cuda: None
 ) -> None:
     model = prepare(tiny_model("qwen3", codec.vocab_size).to("cuda", dtype))
     assert isinstance(model, DecoderModel)
     compiled = compile_schema(small, codec, decoding=preset)
-    fast = run(model, compiled, TITLES[:3], 3)
-    slow = expected(model, compiled, TITLES[:3], fast)
+    fast = run(model, compiled, TITLES[:2], 2)
+    slow = expected(model, compiled, TITLES[:2], fast)
     if dtype == torch.float32:
         assert fast == slow
     # The oracle's slots end with the first token that differs, which rounding may decide.
