@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from reproduce.scales import Scale
 
-DATASETS = ("oa-mine", "ae-110k")
+OA_MINE = "oa-mine"
+DATASETS = (OA_MINE, "ae-110k")
 # With earlier values, without, in a skeleton with gaps, and every field alone.
 _KEEP_ALL = "isolated:min_probability=0"
 INDEPENDENCE = ("autoregressive", _KEEP_ALL, f"{_KEEP_ALL}:layout=gapped", f"{_KEEP_ALL}+alone")
@@ -53,10 +54,12 @@ class Step:
     launch: tuple[str, ...] = ()
 
 
-def data(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """Yields the steps of both data sets and their samples. source: as in `reproduce.dataset`."""
+def data(
+    scale: Scale, out: Path, source: str | None = None, datasets: Sequence[str] = DATASETS
+) -> Iterator[Step]:
+    """Yields the steps of data sets and their samples. source: as in `reproduce.dataset`."""
     given = () if source is None else ("--source", source)
-    for name in DATASETS:
+    for name in datasets:
         whole, used = out / "published" / name, out / "data" / name
         yield Step(("reproduce.dataset", name, *given, "-o", str(whole)), whole / "dataset.json")
         counts = {"--train": scale.train_rows, "--test": scale.test}
@@ -65,13 +68,15 @@ def data(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
         yield Step(arguments, used / "attributes.json")
 
 
-def models(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
-    """Yields the fine-tuning of every size, on every data set, for both ways to decode."""
-    yield from data(scale, out, source)
+def models(
+    scale: Scale, out: Path, source: str | None = None, datasets: Sequence[str] = DATASETS
+) -> Iterator[Step]:
+    """Yields the fine-tuning of every size, on data sets, for both ways to decode."""
+    yield from data(scale, out, source, datasets)
     for name, place in scale.models.items():
         base = _base(place, out)
         yield from _made(base, place)
-        for dataset in DATASETS:
+        for dataset in datasets:
             for decoding in ("autoregressive", "paper"):
                 tuned = _tuned(out, dataset, name, decoding)
                 yield _train(scale, out / "data" / dataset, name, base, decoding, tuned)
@@ -106,7 +111,7 @@ def table3(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]
 
 def table4(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
     """Yields the steps of table 4: speed, and F1 by labels or by a judge of whole documents."""
-    yield from models(scale, out, source)
+    yield from models(scale, out, source, (OA_MINE,))
     judge = () if scale.judge is None else ("--judge", scale.judge, "--judge-form", "product")
     for name in scale.models:
         for decoding in ("autoregressive", "paper"):
@@ -137,7 +142,7 @@ def ablations(scale: Scale, out: Path, source: str | None = None) -> Iterator[St
 
 def parts(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step]:
     """Yields the setting `paper` a part at a time, for the last model, untrained and trained."""
-    yield from models(scale, out, source)
+    yield from models(scale, out, source, (OA_MINE,))
     (*_, (name, place)) = scale.models.items()
     drawn = out / "data" / "oa-mine_parts"
     documents = () if scale.parts is None else ("--test", str(scale.parts))
@@ -153,7 +158,7 @@ def stacking(scale: Scale, out: Path, source: str | None = None) -> Iterator[Ste
     """Yields stacking of six documents, untrained last model: their order, and names in keys."""
     (*_, (_, place)) = scale.models.items()
     base = _base(place, out)
-    yield from data(scale, out, source)
+    yield from data(scale, out, source, (OA_MINE,))
     yield from _made(base, place)
     for turned in range(6):
         drawn = out / "data" / f"oa-mine_turned-{turned}"
@@ -199,7 +204,7 @@ def layouts(scale: Scale, out: Path, source: str | None = None) -> Iterator[Step
 
     A model trained autoregressively is decoded in all layouts, in one run; others in their own.
     """
-    yield from data(scale, out, source)
+    yield from data(scale, out, source, (OA_MINE,))
     yield from _layouts_trained(scale, out, LAYOUTS)
     (*_, name) = scale.models
     for adapted in (False, True):
@@ -216,7 +221,7 @@ def distillation(scale: Scale, out: Path, source: str | None = None) -> Iterator
     Both learn to decode `isolated` from the teacher's outputs on the training split; the small one,
     for comparison, also from the annotations.
     """
-    yield from data(scale, out, source)
+    yield from data(scale, out, source, (OA_MINE,))
     yield from _layouts_trained(scale, out, ("autoregressive",), adapters=(False,))
     (*_, (name, place)) = scale.models.items()
     base, small = _base(place, out), str(out / "base" / "third")

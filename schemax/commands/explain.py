@@ -14,7 +14,13 @@ from jinja2 import StrictUndefined, Template
 from rich.console import Console
 
 from schemax.attributes import settings_of
-from schemax.attributes.ready_made import document_of, is_task, schema_names
+from schemax.attributes.ready_made import (
+    demonstrations_of,
+    document_of,
+    is_task,
+    match_of,
+    schema_names,
+)
 from schemax.base.terminal import show, table
 from schemax.commands import options
 from schemax.commands.options import option, plain_warnings, refused_settings, verb
@@ -24,7 +30,7 @@ from schemax.evaluation.shots import few_shot
 from schemax.extraction.declarations import read_schema
 from schemax.extraction.prompt_file import read_prompt_file
 
-_SAMPLE = "Northfell Women's Tamarack Waterproof Hiking Boot, Dark Olive, 8.5 M US"
+_SAMPLE = "A document of about a dozen words stands in the place of yours"
 
 _COLUMNS: dict[str, Callable[[Any], Any]] = {
     "slot": itemgetter("name"),
@@ -41,8 +47,8 @@ _COLUMNS: dict[str, Callable[[Any], Any]] = {
 class Args(options.Tokenizer, options.Prompt, options.Schema):
     """Options"""
 
-    text: str = option("TEXT", default=_SAMPLE)
-    """A document, for lengths and position ids."""
+    text: str | None = option("TEXT")
+    """A document, for lengths and position ids. Default: one of the category, if it is known."""
     as_json: bool = option("--json", default=False)
     """Print the contract as JSON."""
 
@@ -65,8 +71,9 @@ def explain(args: Args) -> None:
         of_file = args.prompt if model.defaults.prompt.template else None
         named = args.template or of_file or settings_of(declared).template or model.own_template
         template = str(named or usual_template(compiled.decoding))
+        sample = args.text or _sample(settings_of(declared).category)
         contract = contract_of(
-            compiled, template=template, tokenizer=str(model.place), sample=args.text
+            compiled, template=template, tokenizer=str(model.place), sample=sample
         )
     if args.as_json:
         print(json.dumps(contract, ensure_ascii=False, indent=2))
@@ -83,6 +90,13 @@ def explain(args: Args) -> None:
     console.print(table(contract["slots"], _COLUMNS, left=3))
     matrix = lines(contract["picture"])
     show(page.render(contract, table=slots.getvalue(), matrix=matrix).rstrip())
+
+
+def _sample(category: str) -> str:
+    """Returns a document of a category: one that comes with the ready-made schema of its name."""
+    match = match_of(category)
+    demonstrations = demonstrations_of(match[0]) if match else ()
+    return demonstrations[0][0] if demonstrations else _SAMPLE
 
 
 def schemas() -> None:

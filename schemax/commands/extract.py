@@ -69,7 +69,7 @@ _MOST_REPORTED = 20
 # Options that --retry-failed does not repeat.
 _ONCE = (
     *("retry_failed", "if_complete", "reuse", "overwrite", "quiet", "report", "dry_run"),
-    *("price_per_hour", "api_key"),
+    *("rows", "price_per_hour", "api_key"),
 )
 
 
@@ -165,8 +165,10 @@ class Args(options.Server, options.Prompt, options.Language):
 
     dry_run: bool = False
     """Only read a sample, and estimate the time and cost of the run."""
+    rows: int | None = option("N", min=1)
+    """With --dry-run: estimate for N rows, of which INPUT is a sample."""
     price_per_hour: float | None = option(min=0)
-    """Price of the machine, for the cost of the run."""
+    """Price of the machine, in dollars, for the cost of the run."""
 
     def task(self, schemas: Schemas, settings: Settings, **more: Any) -> Task:
         """Returns the model's task. more: further fields of the task."""
@@ -287,7 +289,7 @@ def extract(context: typer.Context, args: Args) -> None:
             for note in column_notes(source.there, task.shown, schemas):
                 say(f"note: {note}")
         if args.dry_run:
-            for line in estimate(source, task, args.price_per_hour):
+            for line in estimate(source, task, args.price_per_hour, args.rows):
                 print(escape_controls(line))
             return
         into_file = is_resumable(source, name)
@@ -345,8 +347,9 @@ def _check(args: Args, keys: list[str] | None) -> None:
         raise UsageError("--dry-run measures one process: leave --ray out")
     if args.text is not None and not keys:
         raise UsageError("--text names no key")
-    if args.price_per_hour is not None and not args.dry_run:
-        raise UsageError("--price-per-hour requires --dry-run")
+    for name in () if args.dry_run else ("rows", "price_per_hour"):
+        if getattr(args, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} requires --dry-run")
     if args.csv_formulas == "escape" and suffixes(args.output or "")[0] not in CSV:
         raise UsageError("--csv-formulas requires -o with a .csv or .tsv file")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -35,7 +36,7 @@ def runs_shown(
         columns: dict[str, Any] = {"category": lambda name: name}
         for run in runs:
             f1 = {name: score.f1 for name, score in run.scores.by_category.items()}
-            columns[run.name] = f1.get
+            columns[_lines(run.name)] = f1.get
         yield from ("F1 by category", table(categories, columns))
     for run, (name, figures) in zip(runs, reliability, strict=True):
         if by == "attribute":
@@ -71,6 +72,11 @@ def comparison_shown(comparison: Comparison, first: str, second: str) -> Iterato
     yield f"  strict F1: {_sentence(comparison.strict)}"
 
 
+def _lines(name: str) -> str:
+    """Breaks the name of a setting behind its parts, so that no table breaks it elsewhere."""
+    return re.sub(r"(?<=[:,]) ?", "\n", name)
+
+
 def _quality(run: EvaluationRun, *, strict: bool) -> str:
     """Returns F1 and its interval."""
     score = run.scores.strict if strict else run.scores.protocol
@@ -89,7 +95,7 @@ def _count(name: str, item: tuple[Any, PairScore]) -> Any:
 
 
 _QUALITY: Columns = {
-    "setting": lambda run: run.name,
+    "setting": lambda run: _lines(run.name),
     "F1": partial(_quality, strict=False),
     "P": lambda run: run.scores.protocol.precision,
     "R": lambda run: run.scores.protocol.recall,
@@ -98,15 +104,14 @@ _QUALITY: Columns = {
     "macro F1,\nattributes": lambda run: mean_f1(run.scores.by_attribute.values()),
 }
 _COSTS: Columns = {
-    "setting": lambda run: run.name,
-    "decoding": lambda run: run.decoding,
+    "setting": lambda run: _lines(run.name),
     "F1": lambda run: run.scores.protocol.f1,
     "passes per\ndocument": lambda run: f"{run.passes:.1f}",
     "documents/s": lambda run: f"{run.products_per_second:.1f}",
 }
 _DOLLARS: Columns = {"$ per\n1,000": lambda run: f"{run.dollars_per_1000:.3g}"}
 _ENDS: Columns = {
-    "setting": lambda run: run.name,
+    "setting": lambda run: _lines(run.name),
     "stop": lambda run: run.finish_reasons["stop"],
     "eos": lambda run: run.finish_reasons["eos"],
     "length": lambda run: run.finish_reasons["length"],
@@ -115,7 +120,7 @@ _ENDS: Columns = {
 }
 # Items: (name, reliability or None).
 _RELIABILITY: Columns = {
-    "setting": lambda item: item[0],
+    "setting": lambda item: _lines(item[0]),
     "values": lambda item: item[1] and item[1].values,
     "mean\nconfidence": lambda item: item[1] and item[1].confidence,
     "right": lambda item: item[1] and item[1].accuracy,
@@ -160,7 +165,7 @@ def _agrees(name: str, item: tuple[EvaluationRun, Judged]) -> float:
 
 # Items: (run, one of its judges).
 _JUDGED: Columns = {
-    "setting": lambda item: item[0].name,
+    "setting": lambda item: _lines(item[0].name),
     "at once": lambda item: "a " + item[1].form,
     "LLM-P": lambda item: item[1].score.precision,
     "LLM-R": lambda item: item[1].score.recall,
@@ -173,7 +178,7 @@ _JUDGED: Columns = {
     "unparseable": lambda item: item[1].score.unparseable,
 }
 _AGREEMENT: Columns = {
-    "setting": lambda item: item[0].name,
+    "setting": lambda item: _lines(item[0].name),
     "at once": lambda item: "a " + item[1].form,
     "class as\nlabelled": partial(_agrees, "same_class"),
     "right or wrong\nas labelled": partial(_agrees, "same_side"),

@@ -29,6 +29,7 @@ _FIRST_ROUND = 16  # rows; every round has twice as many as the one before
 _SECONDS, _MOST_SECONDS = 10.0, 60.0  # of extracting; the latter if there are too few rows
 _ENOUGH = 64
 _WHEN_FULL = 0.7  # the share of a row's time in a round that it takes with many more in flight
+_UNITS = ((3600, "hours"), (60, "minutes"), (1, "seconds"))
 _UNCERTAINTY = 0.25  # of a machine's speed from one minute to the next
 
 
@@ -43,8 +44,16 @@ class _Look:
     blocks: list[list[tuple[Record, Document]]] = field(default_factory=list)
 
 
-def estimate(source: InputFiles, task: Task, price_per_hour: float | None = None) -> Iterator[str]:
+def estimate(
+    source: InputFiles,
+    task: Task,
+    price_per_hour: float | None = None,
+    wanted: int | None = None,
+) -> Iterator[str]:
     """Yields lines of figures: counts, and a range of the time, by extracting from a sample.
+
+    price_per_hour: in dollars.
+    wanted: the number of rows to estimate for, of which the source is a sample; None: its own rows.
 
     Raises as `Extractor.stream` does.
     """
@@ -69,6 +78,9 @@ def estimate(source: InputFiles, task: Task, price_per_hour: float | None = None
     instruction = max(len(item.instruction) for item in compiled.values())
     at_least = "" if rows > look.rows or look.all_of_them else "at least "
     yield f"rows: {at_least}{rows:,}"
+    if wanted is not None:
+        rows = wanted
+        yield f"estimated for: {counted(rows, 'row')} like these"
     extent = "all rows" if look.all_of_them else f"the first {counted(look.rows, 'row')}"
     yield f"sample: {counted(len(sample), 'row')} out of {extent}"
     yield f"duplicates: {look.duplicates.note() or 'none'}"
@@ -88,10 +100,17 @@ def estimate(source: InputFiles, task: Task, price_per_hour: float | None = None
     low, high = (value * (rows - spared) for value in _seconds_per_row(rounds, look.blocks))
     seconds = sum(spent for _, spent in rounds)
     yield f"speed: {timed / seconds:,.1f} documents/s, measured on {counted(timed, 'row')}"
-    yield f"expected: {low / 3600:,.3g} to {high / 3600:,.3g} hours"
+    yield f"expected: {_span(low, high)}"
     if price_per_hour is not None:
-        costs = (f"{value / 3600 * price_per_hour:,.2f}" for value in (low, high))
+        costs = (f"${value / 3600 * price_per_hour:,.2f}" for value in (low, high))
         yield f"expected cost: {' to '.join(costs)}"
+
+
+def _span(low: float, high: float) -> str:
+    """A range of seconds in the unit that people use: "3.1 to 4.5 minutes"."""
+    unit, name = next(pair for pair in _UNITS if high >= 2 * pair[0] or pair[0] == 1)
+    figures = (f"{value / unit:,.{int(value < 10 * unit)}f}" for value in (low, high))
+    return f"{' to '.join(figures)} {name}"
 
 
 def _look(source: InputFiles, task: Task) -> _Look:

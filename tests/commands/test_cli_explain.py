@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from command_line import SCHEMA, Run, refused
 
+from schemax.attributes.ready_made import demonstrations_of
+
 
 def test_schemas_come_from_names_modules_and_files(run: Run, tmp_path: Path) -> None:
     document = {"title": "Lamp", "type": "object", "properties": {"watts": {"type": "number"}}}
@@ -144,6 +146,9 @@ def test_explain_uses_the_prompt_that_a_model_brings(run: Run, model: Path, tmp_
         run("explain", SCHEMA, "--json", "-m", "own", "--template", "verbatim").stdout
     )
     assert "Rules:" in named["prompt"]
+    assert own["sample"] == demonstrations_of("television")[0][0]  # by the category's name
+    coffee = json.loads(run("explain", "coffee", "--json", "-m", "own").stdout)
+    assert coffee["sample"] == demonstrations_of("coffee")[0][0]
 
 
 def test_explain_shows_what_is_copied(run: Run, model: Path, tmp_path: Path) -> None:

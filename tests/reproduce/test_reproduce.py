@@ -36,7 +36,7 @@ from reproduce.tables import (
     table3,
     table4,
 )
-from reproduce.targets import LAYOUTS, TARGETS, Step
+from reproduce.targets import DATASETS, LAYOUTS, TARGETS, Step
 from schemax.commands.cli import app
 from schemax.config import resolve_decoding
 from schemax.errors import InputError
@@ -82,6 +82,18 @@ def test_every_command_is_one_that_is_taken(
             resolve_decoding(decoding.removesuffix("+alone"))
         if template := given.get("template"):
             assert Path(template).is_file()
+
+
+@pytest.mark.parametrize("target", [name for name in TARGETS if name not in ("data", "models")])
+def test_targets_fetch_only_data_that_they_read(target: str, tmp_path: Path) -> None:
+    steps = [*TARGETS[target](LAPTOP, tmp_path)]
+    for name in DATASETS:
+        is_fetched = any(step.makes.parent == tmp_path / "published" / name for step in steps)
+        read = str(tmp_path / "data" / name)
+        assert is_fetched == any(
+            step.arguments[0] in ("evaluate", "reproduce.ids") and read in "\n".join(step.arguments)
+            for step in steps
+        )
 
 
 def test_a_step_that_is_done_is_not_run_again(
