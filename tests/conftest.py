@@ -333,12 +333,12 @@ def pytest_runtestloop() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--models-page", help="write what tests of the families found to this file")
+    parser.addoption("--models-page", help="write the table of tested families into this page")
     parser.addoption("--write-golden", action="store_true", help="freeze outputs in tests/golden")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Writes docs/models.md out of the outcomes of tests/runtime/test_families.py."""
+    """Writes the outcomes of tests/runtime/test_families.py into docs/models.md."""
     if not (path := config.getoption("--models-page")):
         return
     from models_page import models_page
@@ -349,4 +349,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             properties = dict(report.user_properties)
             if "family" in properties:
                 rows[properties["family"]] = {**properties, "outcome": outcome}
-    Path(path).write_text(models_page(rows), "utf-8")
+    page = Path(path)
+    page.write_text(models_page(page.read_text("utf-8"), rows), "utf-8")
