@@ -205,7 +205,7 @@ def test_a_value_that_is_too_long_keeps_finished_rows(run: Run, tmp_path: Path) 
     assert "keep was" in result.stderr
 
 
-@pytest.mark.parametrize("number", slow_but({79, 100}, range(1, 112, 3)))
+@pytest.mark.parametrize("number", slow_but({79, 100}, sorted({79, *range(1, 112, 9)})))
 def test_a_kill_before_any_operation_on_files_leaves_a_whole_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

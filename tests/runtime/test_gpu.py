@@ -20,7 +20,6 @@ from simulated_guard import HAS_COMPILER, guard
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from schemax import AttrSchema, Extractor, attr, doctor
-from schemax.base.resources import resource_dir
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.runtime.engine import limits as limits_module
@@ -44,8 +43,6 @@ OUT_OF_MEMORY = [
     RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
     MemoryError(),
 ]
-
-EMBEDDED = {"name": resource_dir("embedded"), "dtype": "float32"}
 
 
 class Typed(AttrSchema, category="television"):
@@ -143,9 +140,9 @@ def test_what_users_do_equals_the_cpu(saved_model: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_doctor_finds_the_device_exact() -> None:
+def test_the_doctor_finds_the_device_exact(saved_model: Path) -> None:
     with simulated_gpu():
-        diagnosis = doctor(Extractor.from_pretrained(**EMBEDDED))
+        diagnosis = doctor(Extractor.from_pretrained(saved_model, dtype="float32"))
         assert not diagnosis.problems
         assert all(item.exact for item in diagnosis.agreements)
 
