@@ -23,7 +23,7 @@ from recipes.pages import NOT_RUN, ROOT, WHOLE, outputs
 from reproduce.dataset.write import write_dataset
 from schemax.commands.cli import app
 
-ELSEWHERE = {"coming-from.md", "serve.md", "servers.md", "schemas.md", "files.md"}
+ELSEWHERE = {"coming-from.md", "serve.md", "servers.md", "schemas.md", "files.md", "tasks.md"}
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
