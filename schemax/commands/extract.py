@@ -73,7 +73,7 @@ _ONCE = (
 )
 
 
-class Args(options.Server, options.Prompt, options.Language):
+class Args(options.Cascade, options.Server, options.Prompt, options.Language):
     """Options"""
 
     # --retry-failed requires neither: its table tells.
@@ -206,6 +206,8 @@ class Args(options.Server, options.Prompt, options.Language):
                 assert isinstance(template, (str, Path))
                 settings["template"] = template_source(template)
             reader = replace(self, model=name, device=pool.device(self.device), server=None)
+            if reader.escalate_to is not None and Path(reader.escalate_to).exists():
+                reader = replace(reader, escalate_to=str(Path(reader.escalate_to).resolve()))
             load = partial(reader._load, task.schemas, settings, self._prompt())
             place = options.model_place(name)
             with on_ray(replace(task, options=settings, load=load, place=place), pool) as backend:

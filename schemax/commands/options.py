@@ -277,6 +277,28 @@ class Server(Loading):
             )
 
 
+class Cascade(Loading):
+    """A cascade"""
+
+    escalate_to: str | None = option("MODEL or URL#MODEL")
+    """A larger model, or a server, that is asked for the fields of which the model is unsure, and
+    for these alone."""
+    escalate_below: float = option("P", default=0.8, min=0.0, max=1.0)
+    """The confidence below which --escalate-to is asked for a field."""
+
+    def extractor(self, prompt: PromptLike | None = None, **more: Any) -> Extractor:
+        """Loads both models of a cascade, or the only model. Raises UsageError, ModelError."""
+        extractor = super().extractor(prompt, **more)
+        if (larger := self.escalate_to) is None:
+            return extractor
+        if is_address(larger):
+            url, _, model = larger.partition("#")
+            further = Server(server=url, model=model or None).extractor()
+        else:
+            further = load_extractor(larger, self.device, self.dtype)
+        return Extractor.cascade([extractor, further], confidence=self.escalate_below)
+
+
 class Prompt(Options):
     """Model and prompt"""
 

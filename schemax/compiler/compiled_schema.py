@@ -137,6 +137,29 @@ class CompiledSchema:
             waves=self.waves,
         )
 
+    def asked_alone(self, places: Sequence[int]) -> tuple[int, ...] | None:
+        """The places, if fields asked for alone have the answers that they have beside all others.
+
+        None where a document is asked for all fields: in layouts whose slots see other slots, for
+        fields that look at others, for second chances, and where a server takes whole schemas.
+        """
+        is_free = self.decoding.is_branched and self.decoding.slots == "independent"
+        is_served_whole = any(spec.json_schema is not None for spec in self.slots)
+        return tuple(places) if is_free and not is_served_whole and self.waves is None else None
+
+    def asking(self, prompt: PromptIds, places: Sequence[int]) -> PromptIds:
+        """The prompt of an isolated document that asks for some fields alone; see `asked_alone`."""
+        if (alone := self.asked_alone(places)) is None:
+            return prompt
+        (keys,) = prompt.keys
+        return replace(
+            prompt,
+            keys=(tuple(keys[n] for n in alone),),
+            k_max=tuple(prompt.k_max[n] for n in alone),
+            slots=tuple(prompt.slots[n] for n in alone),
+            numbers=alone,
+        )
+
     def known(self, slots: Sequence[Any]) -> Iterator[KnownSlot]:
         """Yields all slots of a document, those of items included, with their keys.
 

@@ -16,8 +16,10 @@ from schemax.base.messages import clipped, did_you_mean, some_of
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig
 from schemax.errors import InputError, SchemaError
+from schemax.extraction.cascade import Answered
 from schemax.formats import OutputFormat
 from schemax.reading.markup import Html, plain_text, recognised
+from schemax.results import Extraction, failed
 
 # Per document: tokenizers take some 60 bytes of memory for a character, and their regular
 # expressions give up on longer runs.
@@ -55,6 +57,7 @@ class Document:
 
     texts: the parts of `text` by key ("text" for a bare str): strings as in the record, other
         values as shown. A `MarkedUp` text is shown without its HTML.
+    answered: what earlier models of a cascade have answered.
     """
 
     index: int
@@ -63,6 +66,16 @@ class Document:
     text: str | None
     problem: str | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
+    answered: Answered | None = None
+
+    def prompts(self, own: str) -> str:
+        """What all models have read before the document. own: what the present one reads."""
+        return own if self.answered is None else f"{self.answered.prompt}\n{own}"
+
+    def failed(self, problem: str, *, steps: int = 0, is_gone: bool = False) -> Extraction[Any]:
+        """The extraction without this model's answers."""
+        item = failed(self.index, self.id, problem, steps=steps, is_gone=is_gone)
+        return item if self.answered is None else self.answered.instead_of(item)
 
 
 @dataclass(frozen=True, slots=True)

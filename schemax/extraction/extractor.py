@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, Unpack, overload
 from weakref import WeakSet
 
 from typing_extensions import TypeVar
@@ -25,6 +25,7 @@ from schemax.compiler import CompiledSchema, as_codec
 from schemax.compiler.automata import checked_eos_ids
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig, resolve_decoding
+from schemax.errors import ModelError
 from schemax.extraction.defaults import Defaults
 from schemax.extraction.documents import Inputs, Options, shown_text
 from schemax.extraction.familiarity import Familiarity
@@ -36,7 +37,7 @@ from schemax.runtime.slots.plan import plan_prompt
 from schemax.servers.remote import RemoteModel
 
 if TYPE_CHECKING:
-    from schemax.extraction.pipeline import Extractions
+    from schemax.extraction.pipeline import Extractions, Next
     from schemax.runtime.models.loading import Loaded
     from schemax.runtime.slots.outputs import Watcher
 
@@ -55,12 +56,15 @@ class Extractor(AbstractContextManager["Extractor"]):
         all that the model's folder says, in the attribute `defaults` (see `Defaults`).
     eos_ids: ids that end an output; None takes those of the model and the tokenizer.
     calibration: the interpretation of the model's probabilities; None takes them as they are.
+    further: the next model, for a cascade.
 
     An extractor that `from_pretrained` or `from_server` has made can be pickled: it is loaded again
     where it arrives. Pickling any other raises TypeError, since this process alone holds its model.
 
     Raises ModelError, with the reason, for models and tokenizers that cannot be run.
     """
+
+    further: Further | None = None
 
     def __init__(
         self,
@@ -264,13 +268,67 @@ class Extractor(AbstractContextManager["Extractor"]):
             extractor._load_again = partial(self._load_again, prompt=prompt)
         return extractor
 
+    @classmethod
+    def cascade(cls, extractors: Sequence[Extractor], *, confidence: float) -> Extractor:
+        """Returns an extractor that asks a model only for what the models before it are unsure of.
+
+        The first model reads every document. Fields whose answer is less sure than `confidence`,
+        or cannot be used, and only these, are asked of the next model, and so on; `confidence` of a
+        value is compared with it, of a null `null_probability`. The `model` of a field's result
+        names a later model that has answered. Where a model fails, the answers of the models before
+        it stay, with an error of the row. See docs/cascades.md.
+
+        extractors: from the cheapest on, in this process or behind servers. They write the same
+            format, and no document shares a prompt with others. The cascade is like the first:
+            its settings, calibration and schemas are the first one's. They close together.
+
+        Raises ValueError for fewer than two extractors, for a cascade that is not the last, and for
+        a confidence that is not from 0 to 1.
+        """
+        first, *rest = extractors
+        if not rest or first.further is not None:
+            raise ValueError("a cascade takes two extractors or more; only the last may be one")
+        if not 0 <= confidence <= 1:
+            raise ValueError(f"confidence must be from 0 to 1, not {confidence!r}")
+        last = rest[0] if len(rest) == 1 else cls.cascade(rest, confidence=confidence)
+        return first._before(Further(last, confidence))
+
+    def _before(self, further: Further) -> Extractor:
+        extractor = copy(self)
+        extractor.further = further
+        return extractor
+
+    @property
+    def name(self) -> str:
+        """The model's name: its server's, else that of its folder or on the Hub."""
+        if isinstance(self.model, RemoteModel):
+            return self.model.name
+        return type(self.model.model).__name__ if self.place is None else Path(self.place).name
+
+    @property
+    def place(self) -> str | Path | None:
+        """The model's folder or Hub id, a server's address; None for a model in memory alone."""
+        return None if self._load_again is None else named_model(self._load_again.args[0])
+
+    @property
+    def loading(self) -> Mapping[str, Any]:
+        """The arguments that the model was loaded with."""
+        return {} if self._load_again is None else self._load_again.keywords
+
+    def __copy__(self) -> Self:
+        extractor = object.__new__(type(self))  # `__reduce__` would load the model once more
+        vars(extractor).update(vars(self))
+        return extractor
+
     def __reduce__(self) -> tuple[Any, ...]:
         if self._load_again is None:
             raise TypeError(
                 "this Extractor was given a loaded model, which is not pickled; send the model's "
                 "folder or Hub id, and call Extractor.from_pretrained where it arrives"
             )
-        return self._load_again, ()
+        if self.further is None:
+            return self._load_again, ()
+        return _cascade_again, (self._load_again, self.further)
 
     @classmethod
     def default(cls) -> Extractor:
@@ -428,20 +486,54 @@ class Extractor(AbstractContextManager["Extractor"]):
         is_quick: bool = False,
         **options: Unpack[Options],
     ) -> Extractions:
-        """The extractions of `stream` and `astream`. watcher, is_quick: see `Extractions`."""
+        """The extractions of `stream` and `astream`. watcher, is_quick: see `Extractions`.
+
+        The passes of a cascade are not watched, since another model may answer again.
+        """
+        inputs = Inputs.of(self.extract, products, schema, options)
+        return self._extractions(inputs, self._compiled(inputs), watcher, is_quick)
+
+    def _extractions(
+        self,
+        inputs: Inputs,
+        compiled: Mapping[str, CompiledSchema],
+        watcher: Watcher | None,
+        is_quick: bool,
+    ) -> Extractions:
         from schemax.extraction.pipeline import Extractions  # imports torch
 
-        inputs = Inputs.of(self.extract, products, schema, options)
         return Extractions(
             self._engine,
             inputs.documents,
-            self._compiled(inputs),
+            compiled,
             self.defaults.calibration,
             Familiarity(self.defaults.calibration, self._unfamiliar),
             by_category=isinstance(inputs.schema, Mapping),
-            watcher=watcher,
+            watcher=watcher if self.further is None else None,
             is_quick=is_quick,
+            further=None if self.further is None else self._next(inputs, compiled),
         )
+
+    def _next(self, inputs: Inputs, compiled: Mapping[str, CompiledSchema]) -> Next:
+        """The next model of a cascade. Raises ModelError for models that do not fit together."""
+        from schemax.extraction.pipeline import Next
+
+        assert self.further is not None
+        extractor, least = self.further
+        later = extractor._compiled(inputs)
+        for category, own in compiled.items():
+            named = own.format.name, later[category].format.name
+            if named[0] != named[1]:
+                raise ModelError(
+                    f"the models of a cascade write one format, but {self.name} writes {named[0]} "
+                    f"and {extractor.name} {named[1]}: name a format (--format)"
+                )
+            if "stacked" in (own.decoding.documents, later[category].decoding.documents):
+                raise ModelError(
+                    "a cascade asks again for single documents, which cannot be stacked; name "
+                    "another decoding (--decoding isolated)"
+                )
+        return Next(extractor._extractions(inputs, later, None, False), extractor.name, least)
 
     def _compiled(self, inputs: Inputs) -> dict[str, CompiledSchema]:
         """The schemas by category. A schema of several categories is compiled once, unless
@@ -496,6 +588,8 @@ class Extractor(AbstractContextManager["Extractor"]):
         self._engine.close()
         if isinstance(self.model, RemoteModel):
             self.model.client.close()
+        if self.further is not None:
+            self.further.extractor.close()
 
     @property
     def is_closed(self) -> bool:
@@ -503,6 +597,17 @@ class Extractor(AbstractContextManager["Extractor"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Further(NamedTuple):
+    """The next extractor of a cascade, and the sureness below which it is asked for a field."""
+
+    extractor: Extractor
+    least: float
+
+
+def _cascade_again(load: partial[Extractor], further: Further) -> Extractor:
+    return load()._before(further)
 
 
 @lru_cache(maxsize=1)

@@ -6,11 +6,12 @@ Documents are read and extractions built on the caller's side, while the model r
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import count, islice
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -20,10 +21,11 @@ from schemax.base.messages import clipped, some_of
 from schemax.compiler import CompiledSchema
 from schemax.compiler.content_free import calibrated, content_free_prompts
 from schemax.errors import InputError
+from schemax.extraction.cascade import Answered, unsure
 from schemax.extraction.documents import Document
 from schemax.extraction.familiarity import Familiarity
-from schemax.extraction.readout import read_out, review
-from schemax.results import Extraction, failed
+from schemax.extraction.readout import null_text, prompt_of, read_out, review
+from schemax.results import Extraction
 from schemax.runtime.engine.decode import Placed, Windows, outputs
 from schemax.runtime.engine.shared import Call, SharedEngine
 from schemax.runtime.slots.outputs import NO_MEMORY, Watcher
@@ -36,6 +38,15 @@ _WINDOW_CHARACTERS, _AT_ONCE = 4_000_000, 16
 _Window = tuple[list[Extraction[Any]], list[Request], list[Placed]]
 
 
+class Next(NamedTuple):
+    """The next model of a cascade: its extractions, its name, and the least sureness that spares
+    it a field."""
+
+    extractions: Extractions
+    model: str
+    least: float
+
+
 class Extractions:
     """The extractions of documents, as they finish; unreadable documents at once.
 
@@ -43,6 +54,7 @@ class Extractions:
     by_category: whether a document's category names its schema; else one schema serves all.
     watcher: watches the passes of a single document.
     is_quick: whether the work is short enough for an event loop's own thread.
+    further: the next model, which is asked for the fields that this one is unsure of.
 
     Documents become requests window by window. Stacked documents that exceed the memory are read
     again at the end, each alone.
@@ -51,7 +63,7 @@ class Extractions:
     def __init__(
         self,
         engine: SharedEngine,
-        documents: Iterator[Document],
+        documents: Iterator[Document | None],
         compiled: Mapping[str, CompiledSchema],
         calibration: Calibration,
         familiarity: Familiarity,
@@ -59,6 +71,7 @@ class Extractions:
         by_category: bool,
         watcher: Watcher | None = None,
         is_quick: bool = False,
+        further: Next | None = None,
     ) -> None:
         self._engine, self._documents = engine, documents
         self.compiled = {
@@ -73,6 +86,16 @@ class Extractions:
         self._again: list[Document] = []
         self._call: Call | None = None
         self._is_closed = False
+        self._further = further
+        self._unsure: deque[Document] = deque()  # for the next model
+        self._is_read = False
+        if further is not None:
+            further.extractions._documents = self._handed_on()
+
+    def _handed_on(self) -> Iterator[Document | None]:
+        """Documents for the next model; None where there are none for now."""
+        while self._unsure or not self._is_read:
+            yield self._unsure.popleft() if self._unsure else None
 
     def __iter__(self) -> Iterator[Extraction[Any]]:
         try:
@@ -83,8 +106,7 @@ class Extractions:
                     yield from step
         finally:
             self._close()
-            if self._call is not None:
-                self._engine.wait_until_left(self._call)
+            self._wait_until_left()
 
     async def __aiter__(self) -> AsyncGenerator[Extraction[Any]]:
         steps = self._steps()
@@ -106,9 +128,37 @@ class Extractions:
         self._is_closed = True
         if self._call is not None:
             self._call.close()
+        if self._further is not None:
+            self._further.extractions._close()
+
+    def _wait_until_left(self) -> None:
+        if self._call is not None:
+            self._engine.wait_until_left(self._call)
+        if self._further is not None:
+            self._further.extractions._wait_until_left()
 
     def _steps(self) -> Iterator[list[Extraction[Any]] | Call]:
         """Yields lists of extractions, or the call if there is nothing to do but wait for it."""
+        if self._further is None:
+            yield from self._own_steps()
+            return
+        later = self._further.extractions._steps()
+        for step in self._own_steps():
+            if not isinstance(step, Call):
+                yield step
+            # The next model is fed and read as long as it need not be waited for, unless it has
+            # more to do than it may be given.
+            for item in later:
+                if isinstance(item, Call) and not item.is_busy:
+                    break
+                yield item
+            if isinstance(step, Call):
+                yield step
+        self._is_read = True
+        yield from later
+
+    def _own_steps(self) -> Iterator[list[Extraction[Any]] | Call]:
+        """`_steps` without the next model."""
         failure: Exception | None = None
         try:
             yield from self._read(self._documents, alone=False)
@@ -123,7 +173,7 @@ class Extractions:
         self._familiarity.end()
 
     def _read(
-        self, documents: Iterator[Document], *, alone: bool
+        self, documents: Iterator[Document | None], *, alone: bool
     ) -> Iterator[list[Extraction[Any]] | Call]:
         """Reads documents; yields as `_steps` does. alone: whether each has its own prompt."""
         may_share = self._config.documents == "stacked" and not alone
@@ -134,12 +184,15 @@ class Extractions:
                 # A call with little left to do is fed first; else results go first.
                 if call.has_room and not (call.results and call.is_busy):
                     ready: list[Extraction[Any]] = []
+                    requests: list[Request] = []
                     refused: list[Placed] = []
+                    may_have_more = True
                     try:
                         ready, requests, refused = next(windows)
                         for request in requests if self._watcher is not None else ():
                             request.watcher = self._watcher
                         call.give(requests)
+                        may_have_more = bool(ready or requests or refused)
                     except StopIteration:
                         call.end()
                     except Exception as error:
@@ -149,7 +202,7 @@ class Extractions:
                     if ready:
                         yield ready
                     # An input of refused documents alone never fills the room.
-                    if call.has_room and not call.results:
+                    if call.has_room and not call.results and may_have_more:
                         continue
                 if filled := call.take(_AT_ONCE):
                     yield self._read_out(outputs(filled), may_share)
@@ -168,18 +221,29 @@ class Extractions:
             schema, document = self._owners.pop(place)
             if output.problem == NO_MEMORY and may_share:
                 self._again.append(document)
-            elif output.problem is not None:
-                gone = output.is_gone
-                extractions.append(
-                    failed(document.index, document.id, output.problem, is_gone=gone)
-                )
+                continue
+            if output.problem is not None:
+                extraction = document.failed(output.problem, is_gone=output.is_gone)
             else:
                 extraction = read_out(document, output, schema, self._calibration)
-                self._familiarity.saw(schema, extraction)
+                if document.answered is None:
+                    self._familiarity.saw(schema, extraction)
+            if not self._hands_on(document, schema, extraction):
                 extractions.append(extraction)
         return extractions
 
-    def _windows(self, documents: Iterator[Document], alone: bool) -> Iterator[_Window]:
+    def _hands_on(self, document: Document, schema: CompiledSchema, item: Extraction[Any]) -> bool:
+        """True if the next model is asked for fields of the document."""
+        if self._further is None:
+            return False
+        null, least = null_text(schema.format), self._further.least
+        if asked := unsure(item, schema.attributes, null, least):
+            read = document.prompts(prompt_of(schema))
+            answered = Answered(item, asked, read, self._further.model)
+            self._unsure.append(replace(document, answered=answered))
+        return bool(asked)
+
+    def _windows(self, documents: Iterator[Document | None], alone: bool) -> Iterator[_Window]:
         """Yields windows: documents that cannot be read, requests, and refused documents."""
         only = next(iter(self.compiled))
         windows, places = Windows(self._engine.model, self._config), count()
@@ -190,10 +254,10 @@ class Extractions:
                 break
             unread: list[Extraction[Any]] = []
             groups: dict[str, list[Document]] = {}
-            for document in window:
+            for document in filter(None, window):
                 category = (document.category or "") if self._by_category else only
                 if problem := document.problem or self._unknown(category, document):
-                    unread.append(failed(document.index, document.id, problem))
+                    unread.append(document.failed(problem))
                 else:
                     groups.setdefault(category, []).append(document)
             prompts: list[tuple[PromptIds, StopTable]] = []
@@ -209,6 +273,8 @@ class Extractions:
                     encoded = [
                         self._reviewed(*each, schema) for each in zip(encoded, group, strict=True)
                     ]
+                if asked := [item.answered.asked for item in group if item.answered]:
+                    encoded = list(map(schema.asking, encoded, asked))
                 self._owners.update((next(places), (schema, item)) for item in group)
                 prompts += ((prompt, schema.stop) for prompt in encoded)
             yield unread, *windows.requests(prompts)
@@ -269,19 +335,22 @@ def _encodable(
             compiled.encode([document.text or ""])
             good.append(document)
         except InputError as error:
-            failures.append(failed(document.index, document.id, str(error)))
+            failures.append(document.failed(str(error)))
     return good, failures
 
 
-def _window(documents: Iterator[Document], size: int) -> tuple[list[Document], Exception | None]:
-    """Up to `size` documents, fewer if they are long; and the error that the input raised next."""
-    window: list[Document] = []
+def _window(
+    documents: Iterator[Document | None], size: int
+) -> tuple[list[Document | None], Exception | None]:
+    """Up to `size` documents, fewer if they are long, or if None says that there are no more for
+    now; and the error that the input raised next."""
+    window: list[Document | None] = []
     characters = 0
     try:
         for document in islice(documents, size):
             window.append(document)
-            characters += len(document.text or "")
-            if characters > _WINDOW_CHARACTERS:
+            characters += len(document.text or "") if document else 0
+            if document is None or characters > _WINDOW_CHARACTERS:
                 break
     except Exception as error:  # the input may be the user's own
         return window, error

@@ -15,6 +15,7 @@ from schemax.compiler import CompiledSchema
 from schemax.compiler.choices import Branches, Choices
 from schemax.compiler.slot_specs import Fields
 from schemax.compiler.tokenizer import ByteCodec
+from schemax.errors import ServerError
 from schemax.extraction.documents import Document
 from schemax.formats import DocumentKey, OutputFormat
 from schemax.formats.base import answer_in
@@ -97,10 +98,13 @@ def read_out(
     """The extraction of a document from the runtime's output."""
     slots: Sequence[SlotText | None]
     nothing: tuple[FieldError, ...] = ()
+    answered, output_format, prompt = document.answered, compiled.format, prompt_of(compiled)
     if isinstance(served := output.slots[0], ServedSlots):
-        place: Any = {"index": document.index, "document_id": document.id, "texts": document.texts}
-        return read_slots(served, compiled, **place)
-    if compiled.decoding.layout == "autoregressive":
+        try:
+            slots, output_format, prompt = read_slots(served, compiled)
+        except ServerError as error:
+            return document.failed(str(error), steps=output.steps)
+    elif compiled.decoding.layout == "autoregressive":
         whole = _plain_text(output.slots[0], compiled)
         slots = _parsed(whole, compiled, output.document)
         if all(slot is None for slot in slots):
@@ -114,12 +118,25 @@ def read_out(
         pairs_of_lists = zip(slots, compiled.attributes, strict=True)
         slots = [with_items(slot, item, compiled.format) for slot, item in pairs_of_lists]
     else:
-        slots = _slot_texts(output.slots, compiled, calibration)
+        asked = None if answered is None else compiled.asked_alone(answered.asked)
+        slots = _slot_texts(output.slots, compiled, calibration, asked)
     if compiled.decoding.max_repairs:
         refused = partial(_refusals, document, compiled)
-        slots = settled(compiled.attributes, slots, refused, _null_text(compiled.format))
-    own = compiled.schema, compiled.attributes
-    extraction = _extraction(document, compiled, *own, slots, output.steps)
+        slots = settled(compiled.attributes, slots, refused, null_text(compiled.format))
+    steps = output.steps
+    if answered is not None:
+        slots, steps = answered.completed(slots), steps + answered.item.steps
+    extraction = build(
+        compiled.schema,
+        compiled.attributes,
+        slots,
+        output_format,
+        index=document.index,
+        document_id=document.id,
+        steps=steps,
+        texts=document.texts,
+        prompt=document.prompts(prompt),
+    )
     return replace(extraction, errors=(*nothing, *extraction.errors)) if nothing else extraction
 
 
@@ -147,25 +164,13 @@ def read_part(
     schema: Any = compiled.schema
     attributes = [compiled.attributes[n] for n in places]
     texts = [_slot_text(slots[n], kinds[n], compiled, calibration) for n in places]
-    return _extraction(document, compiled, part_of(schema, name), attributes, texts)
-
-
-def _extraction(
-    document: Document,
-    compiled: CompiledSchema,
-    schema: type[Any],
-    attributes: Sequence[Attribute],
-    slots: Sequence[SlotText | None],
-    steps: int = 0,
-) -> Extraction[Any]:
     return build(
-        schema,
+        part_of(schema, name),
         attributes,
-        slots,
+        texts,
         compiled.format,
         index=document.index,
         document_id=document.id,
-        steps=steps,
         texts=document.texts,
         prompt=prompt_of(compiled),
     )
@@ -189,10 +194,17 @@ def _refusals(
 
 
 def _slot_texts(
-    outputs: Sequence[SlotOutput], compiled: CompiledSchema, calibration: Calibration
-) -> list[SlotText]:
-    pairs = zip(outputs, kinds_of(compiled), strict=True)
-    return [_slot_text(slot, kind, compiled, calibration) for slot, kind in pairs]
+    outputs: Sequence[SlotOutput],
+    compiled: CompiledSchema,
+    calibration: Calibration,
+    asked: Sequence[int] | None = None,
+) -> list[SlotText | None]:
+    """(N,) slots. asked: the places of the outputs, if they are not all."""
+    kinds = kinds_of(compiled)
+    slots: list[SlotText | None] = [None] * len(kinds)
+    for n, slot in zip(range(len(kinds)) if asked is None else asked, outputs, strict=True):
+        slots[n] = _slot_text(slot, kinds[n], compiled, calibration)
+    return slots
 
 
 def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:
@@ -242,7 +254,7 @@ def _slot_text(
         # Relative to all texts; so far, relative to texts that the type allows.
         confidence, probability = confidence * legal, probability * legal
     left_out = False
-    if plain.raw.strip() != _null_text(compiled.format):
+    if plain.raw.strip() != null_text(compiled.format):
         # Null is no value, so neither calibration nor the threshold applies.
         confidence = calibration.confidence(confidence)
         least = compiled.decoding.min_probability
@@ -273,7 +285,7 @@ def _num_items(raw: str, output_format: OutputFormat) -> int:
     return len(items) if isinstance(items, list) else 1
 
 
-def _null_text(output_format: OutputFormat) -> str:
+def null_text(output_format: OutputFormat) -> str:
     return output_format.escape(None).strip()
 
 

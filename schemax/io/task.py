@@ -6,7 +6,7 @@ import json
 import platform
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,8 @@ class Task:
             several = set(values.values())
             settings[f"decoding {setting}"] = several.pop() if len(several) == 1 else values
         settings["prompt"] = fingerprint.of_prompt_file(extractor.defaults.prompt)
+        if extractor.further is not None:
+            settings |= self._next_fingerprint(*extractor.further)
         if isinstance(extractor.model, RemoteModel):
             return settings | extractor.model.fingerprint()
         model = extractor.model.model
@@ -131,6 +133,12 @@ class Task:
         settings["adapter"] = None if adapter is None else fingerprint.of_model(adapter, model)
         settings["quantization"] = self.loading.get("quantization")
         return settings | {"dtype": str(extractor.model.dtype).removeprefix("torch.")}
+
+    def _next_fingerprint(self, extractor: Extractor, least: float) -> dict[str, Any]:
+        """The settings of the next model of a cascade, and when it is asked."""
+        task = replace(self, place=extractor.place, loading=extractor.loading)
+        own = {f"next {name}": value for name, value in task.model_fingerprint(extractor).items()}
+        return own | {"escalate below": least}
 
     def facts(self) -> dict[str, Any]:
         """The `model_fingerprint` in the calling process."""

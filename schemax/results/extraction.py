@@ -94,6 +94,7 @@ class FieldResult:
     legal_at_start = _OfSlot[float | None]()
     alternatives = _OfSlot[Mapping[Any, float]]()
     left_out = _OfSlot[bool]()
+    model = _OfSlot[str | None]()
 
     @property
     def raw(self) -> str | None:
@@ -231,6 +232,8 @@ def _details(result: FieldResult) -> dict[str, Any]:
         if isinstance(row["value"], list):
             row["locations"] = [_in_file(location) for location in result.locations]
     row["grounded"] = result.grounded
+    if result.model is not None:
+        row["model"] = result.model
     if result.alternatives:
         row["alternatives"] = {_label(choice): p for choice, p in result.alternatives.items()}
     return row

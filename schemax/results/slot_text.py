@@ -40,6 +40,7 @@ class SlotText:
     refused: the first text that was refused, and the reason.
     note: a note on the outcome.
     is_loop: True if the text ends in a repetition of a few tokens.
+    model: the name of the later model of a cascade that wrote the text; None for the first model.
     """
 
     raw: str
@@ -58,6 +59,7 @@ class SlotText:
     refused: tuple[str, str] | None = None
     note: str | None = None
     is_loop: bool = False
+    model: str | None = None
 
     @property
     def is_cut(self) -> bool:

@@ -18,9 +18,8 @@ from schemax.compiler.prompt import Conversation
 from schemax.compiler.tokenizer import ByteCodec
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import ModelError, ServerError
-from schemax.formats import get_format
-from schemax.results import Extraction, build, failed
-from schemax.results.slot_text import slots_from_json
+from schemax.formats import OutputFormat, get_format
+from schemax.results.slot_text import Slots, slots_from_json
 from schemax.runtime.slots.requests import Request
 from schemax.servers.client import Client
 from schemax.servers.dialects import Served
@@ -104,35 +103,21 @@ class ExtractionModel(RemoteModel):
             raise _unreadable(reply) from error
 
 
-def read_slots(
-    output: ServedSlots,
-    compiled: CompiledSchema,
-    *,
-    index: int,
-    document_id: str | None,
-    texts: Mapping[str, str],
-) -> Extraction[Any]:
-    """Reads a server's slots by the class itself; makes a failed row of slots that differ."""
+def read_slots(output: ServedSlots, compiled: CompiledSchema) -> tuple[Slots, OutputFormat, str]:
+    """A server's (N,) slots, their format, and what its model reads before a document.
+
+    Raises ServerError for slots that differ from the schema's.
+    """
     attributes = compiled.attributes
     try:
         (row,), reading = output.reply["rows"], output.reply["reading"]
         labels = [list(attribute.labels) for attribute in attributes]
         if row["labels"] != labels:
             raise ValueError(f"it reads {row['labels']} where {labels} are declared")
-        return build(
-            compiled.schema,
-            attributes,
-            slots_from_json(attributes, row["slots"]),
-            get_format(reading["format"]),
-            index=index,
-            document_id=document_id,
-            steps=output.passes,
-            texts=texts,
-            prompt=str(reading["prompt"]),
-        )
+        slots = slots_from_json(attributes, row["slots"])
+        return slots, get_format(reading["format"]), str(reading["prompt"])
     except (KeyError, TypeError, ValueError) as error:
-        message = f"{_unreadable(output.reply)} ({error})"
-        return failed(index, document_id, message, steps=output.passes)
+        raise ServerError(f"{_unreadable(output.reply)} ({error})") from error
 
 
 def _unreadable(reply: Any) -> ServerError:
