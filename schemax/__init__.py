@@ -22,7 +22,8 @@ from schemax.errors import (
 )
 from schemax.evaluation.diagnosis import Diagnosis, doctor
 from schemax.extraction.declarations import load_schema, load_schemas
-from schemax.extraction.extractor import Extractor, extract
+from schemax.extraction.extractor import Extractor
+from schemax.extraction.one_call import extract
 from schemax.extraction.schema import AttrSchema
 from schemax.formats import OutputFormat, register_format
 from schemax.report import report

@@ -7,21 +7,30 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from schemax.attributes import Attribute
+from schemax.compiler import CompiledSchema
+from schemax.errors import ModelError
 from schemax.results import Extraction, FieldError, SlotText
 from schemax.results.list_results import taken_together
+
+
+class Further(NamedTuple):
+    """The next extractor of a cascade, and the sureness below which it is asked for a field."""
+
+    extractor: Any
+    least: float
 
 
 class Answered(NamedTuple):
     """What earlier models have answered to a document.
 
     item: their extraction, without slots if they failed.
-    asked: the places of attributes that are asked of a model again.
+    places: of the attributes that are asked of a model again.
     prompt: what they read before the document.
     model: the name of the model that is asked.
     """
 
     item: Extraction[Any]
-    asked: tuple[int, ...]
+    places: tuple[int, ...]
     prompt: str
     model: str
 
@@ -32,7 +41,7 @@ class Answered(NamedTuple):
         """
         known = self.item.slots or (None,) * len(slots)
         return [
-            self._named(slot) if n in self.asked else earlier
+            self._named(slot) if n in self.places else earlier
             for n, (slot, earlier) in enumerate(zip(slots, known, strict=True))
         ]
 
@@ -46,6 +55,21 @@ class Answered(NamedTuple):
         """The earlier answers, in the place of an extraction that failed, with its reason."""
         errors = [FieldError(None, f"{self.model}: {error.message}") for error in item.errors]
         return replace(self.item, errors=(*self.item.errors, *errors), is_gone=item.is_gone)
+
+
+def check_fit(own: CompiledSchema, name: str, later: CompiledSchema, second: str) -> None:
+    """Raises ModelError for two models, with their names, that cannot share documents."""
+    formats = own.format.name, later.format.name
+    if formats[0] != formats[1]:
+        raise ModelError(
+            f"the models of a cascade write one format, but {name} writes {formats[0]} and "
+            f"{second} {formats[1]}: name a format (--format)"
+        )
+    if "stacked" in (own.decoding.documents, later.decoding.documents):
+        raise ModelError(
+            "a cascade asks again for single documents, which cannot be stacked; name another "
+            "decoding (--decoding isolated)"
+        )
 
 
 def unsure(
@@ -88,6 +112,6 @@ def _of_slot(slot: SlotText | None, null: str) -> float | None:
     return whole.null_probability if is_null else whole.confidence
 
 
-def _is_around(name: str, other: str) -> bool:
+def _is_around(name: str, inner: str) -> bool:
     """True if one of two dotted names is the other, or the beginning of the other."""
-    return f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}.")
+    return f"{name}.".startswith(f"{inner}.") or f"{inner}.".startswith(f"{name}.")

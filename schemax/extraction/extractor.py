@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, aclosing
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack, overload
 from weakref import WeakSet
 
 from typing_extensions import TypeVar
 
-from schemax.attributes import compile_attributes
 from schemax.attributes.examples import FewShotExample, read_few_shot_examples, too_long
 from schemax.base.calibration import Calibration
 from schemax.base.messages import track, warn
@@ -25,7 +24,7 @@ from schemax.compiler import CompiledSchema, as_codec
 from schemax.compiler.automata import checked_eos_ids
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.errors import ModelError
+from schemax.extraction.cascade import Further, check_fit
 from schemax.extraction.defaults import Defaults
 from schemax.extraction.documents import Inputs, Options, shown_text
 from schemax.extraction.familiarity import Familiarity
@@ -37,7 +36,7 @@ from schemax.runtime.slots.plan import plan_prompt
 from schemax.servers.remote import RemoteModel
 
 if TYPE_CHECKING:
-    from schemax.extraction.pipeline import Extractions, Next
+    from schemax.extraction.pipeline import Extractions
     from schemax.runtime.models.loading import Loaded
     from schemax.runtime.slots.outputs import Watcher
 
@@ -291,12 +290,7 @@ class Extractor(AbstractContextManager["Extractor"]):
         if not 0 <= confidence <= 1:
             raise ValueError(f"confidence must be from 0 to 1, not {confidence!r}")
         last = rest[0] if len(rest) == 1 else cls.cascade(rest, confidence=confidence)
-        return first._before(Further(last, confidence))
-
-    def _before(self, further: Further) -> Extractor:
-        extractor = copy(self)
-        extractor.further = further
-        return extractor
+        return _cascade_of(lambda: copy(first), Further(last, confidence))
 
     @property
     def name(self) -> str:
@@ -328,7 +322,7 @@ class Extractor(AbstractContextManager["Extractor"]):
             )
         if self.further is None:
             return self._load_again, ()
-        return _cascade_again, (self._load_again, self.further)
+        return _cascade_of, (self._load_again, self.further)
 
     @classmethod
     def default(cls) -> Extractor:
@@ -500,8 +494,17 @@ class Extractor(AbstractContextManager["Extractor"]):
         watcher: Watcher | None,
         is_quick: bool,
     ) -> Extractions:
-        from schemax.extraction.pipeline import Extractions  # imports torch
+        """Raises ModelError for models of a cascade that do not fit together."""
+        from schemax.extraction.pipeline import Extractions, Next  # imports torch
 
+        further = None
+        if self.further is not None:
+            extractor, least = self.further
+            later, watcher = extractor._compiled(inputs), None
+            for category, own in compiled.items():
+                check_fit(own, self.name, later[category], extractor.name)
+            items = extractor._extractions(inputs, later, None, False)
+            further = Next(items, extractor.name, least)
         return Extractions(
             self._engine,
             inputs.documents,
@@ -509,31 +512,10 @@ class Extractor(AbstractContextManager["Extractor"]):
             self.defaults.calibration,
             Familiarity(self.defaults.calibration, self._unfamiliar),
             by_category=isinstance(inputs.schema, Mapping),
-            watcher=watcher if self.further is None else None,
+            watcher=watcher,
             is_quick=is_quick,
-            further=None if self.further is None else self._next(inputs, compiled),
+            further=further,
         )
-
-    def _next(self, inputs: Inputs, compiled: Mapping[str, CompiledSchema]) -> Next:
-        """The next model of a cascade. Raises ModelError for models that do not fit together."""
-        from schemax.extraction.pipeline import Next
-
-        assert self.further is not None
-        extractor, least = self.further
-        later = extractor._compiled(inputs)
-        for category, own in compiled.items():
-            named = own.format.name, later[category].format.name
-            if named[0] != named[1]:
-                raise ModelError(
-                    f"the models of a cascade write one format, but {self.name} writes {named[0]} "
-                    f"and {extractor.name} {named[1]}: name a format (--format)"
-                )
-            if "stacked" in (own.decoding.documents, later[category].decoding.documents):
-                raise ModelError(
-                    "a cascade asks again for single documents, which cannot be stacked; name "
-                    "another decoding (--decoding isolated)"
-                )
-        return Next(extractor._extractions(inputs, later, None, False), extractor.name, least)
 
     def _compiled(self, inputs: Inputs) -> dict[str, CompiledSchema]:
         """The schemas by category. A schema of several categories is compiled once, unless
@@ -599,15 +581,10 @@ class Extractor(AbstractContextManager["Extractor"]):
         self.close()
 
 
-class Further(NamedTuple):
-    """The next extractor of a cascade, and the sureness below which it is asked for a field."""
-
-    extractor: Extractor
-    least: float
-
-
-def _cascade_again(load: partial[Extractor], further: Further) -> Extractor:
-    return load()._before(further)
+def _cascade_of(load: Callable[[], Extractor], further: Further) -> Extractor:
+    extractor = load()
+    extractor.further = further
+    return extractor
 
 
 @lru_cache(maxsize=1)
@@ -620,66 +597,3 @@ def loaded(name: str) -> Extractor:
     if _loaded(name).is_closed:
         _loaded.cache_clear()
     return _loaded(name)
-
-
-@overload
-def extract(
-    products: Iterable[Any],
-    schema: Declared[T],
-    *,
-    model: str | Path | None = ...,
-    extractor: Extractor | None = ...,
-    on_error: Literal["raise"] = ...,
-    show_progress: bool = ...,
-    **options: Unpack[Options],
-) -> list[T]: ...
-
-
-@overload
-def extract(
-    products: Iterable[Any],
-    schema: Declared[T],
-    *,
-    model: str | Path | None = ...,
-    extractor: Extractor | None = ...,
-    on_error: Literal["raise", "null"],
-    show_progress: bool = ...,
-    **options: Unpack[Options],
-) -> list[T | None]: ...
-
-
-def extract(
-    products: Iterable[Any],
-    schema: Declared[T],
-    *,
-    model: str | Path | None = None,
-    extractor: Extractor | None = None,
-    on_error: Literal["raise", "null"] = "raise",
-    show_progress: bool = False,
-    **options: Unpack[Options],
-) -> list[Any]:
-    """Reads the attributes of a schema from every product: instances, in order.
-
-    products: texts, or mappings whose values are shown to the model.
-    schema: an `AttrSchema` or any Pydantic model, or several of them by category.
-    model: a folder or Hub id.
-    extractor: a loaded model. Without either, `Extractor.default()`. A model named here stays
-        loaded until another model is named.
-    options: text, id, category, format, template, decoding and examples, as `Extractor.stream`
-        takes them.
-
-    Raises InputError, SchemaError, TemplateError, ModelError and ValueError before anything is
-    computed, and ExtractionError, which carries every finished extraction, if some rows could not
-    become instances; on_error="null" puts None in their place.
-    """
-    if model is not None and extractor is not None:
-        raise ValueError("give a model or an extractor, not both")
-    check_on_error(on_error)
-    inputs = Inputs.of(extract, products, schema, options)
-    if extractor is None:
-        for declared in inputs.schemas.values():
-            compile_attributes(declared)  # refused before a model is loaded
-        extractor = Extractor.default() if model is None else loaded(str(model))
-    return extractor.extract(
-        products, schema, on_error=on_error, show_progress=show_progress, **options
-    )

@@ -237,11 +237,11 @@ class Extractions:
         if self._further is None:
             return False
         null, least = null_text(schema.format), self._further.least
-        if asked := unsure(item, schema.attributes, null, least):
+        if places := unsure(item, schema.attributes, null, least):
             read = document.prompts(prompt_of(schema))
-            answered = Answered(item, asked, read, self._further.model)
+            answered = Answered(item, places, read, self._further.model)
             self._unsure.append(replace(document, answered=answered))
-        return bool(asked)
+        return bool(places)
 
     def _windows(self, documents: Iterator[Document | None], alone: bool) -> Iterator[_Window]:
         """Yields windows: documents that cannot be read, requests, and refused documents."""
@@ -273,8 +273,8 @@ class Extractions:
                     encoded = [
                         self._reviewed(*each, schema) for each in zip(encoded, group, strict=True)
                     ]
-                if asked := [item.answered.asked for item in group if item.answered]:
-                    encoded = list(map(schema.asking, encoded, asked))
+                if unsure_places := [item.answered.places for item in group if item.answered]:
+                    encoded = list(map(schema.asking, encoded, unsure_places))
                 self._owners.update((next(places), (schema, item)) for item in group)
                 prompts += ((prompt, schema.stop) for prompt in encoded)
             yield unread, *windows.requests(prompts)

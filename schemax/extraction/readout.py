@@ -118,8 +118,8 @@ def read_out(
         pairs_of_lists = zip(slots, compiled.attributes, strict=True)
         slots = [with_items(slot, item, compiled.format) for slot, item in pairs_of_lists]
     else:
-        asked = None if answered is None else compiled.asked_alone(answered.asked)
-        slots = _slot_texts(output.slots, compiled, calibration, asked)
+        places = None if answered is None else compiled.asked_alone(answered.places)
+        slots = _slot_texts(output.slots, compiled, calibration, places)
     if compiled.decoding.max_repairs:
         refused = partial(_refusals, document, compiled)
         slots = settled(compiled.attributes, slots, refused, null_text(compiled.format))
@@ -197,12 +197,12 @@ def _slot_texts(
     outputs: Sequence[SlotOutput],
     compiled: CompiledSchema,
     calibration: Calibration,
-    asked: Sequence[int] | None = None,
+    places: Sequence[int] | None = None,
 ) -> list[SlotText | None]:
-    """(N,) slots. asked: the places of the outputs, if they are not all."""
+    """(N,) slots. places: of the outputs, if they are not all."""
     kinds = kinds_of(compiled)
     slots: list[SlotText | None] = [None] * len(kinds)
-    for n, slot in zip(range(len(kinds)) if asked is None else asked, outputs, strict=True):
+    for n, slot in zip(range(len(kinds)) if places is None else places, outputs, strict=True):
         slots[n] = _slot_text(slot, kinds[n], compiled, calibration)
     return slots
 

@@ -14,7 +14,7 @@ from schemax.attributes.annotations import allows_none
 from schemax.attributes.json_classes import STANDARD, Untitled, build_model, marked
 from schemax.attributes.settings import is_unprintable, spaced
 from schemax.errors import SchemaError
-from schemax.extraction.extractor import extract
+from schemax.extraction.one_call import extract
 from schemax.reading.cldr import check_language
 
 

@@ -14,6 +14,8 @@ from conftest import TITLES, slow_but, tiny_model
 
 from schemax import AttrSchema, Extraction, Extractor, ModelError, attr
 from schemax.compiler import TextCodec
+from schemax.io.fingerprint import differences
+from schemax.io.task import Task
 
 SOME = TITLES[:4]
 
@@ -195,3 +197,19 @@ def test_what_does_not_fit_is_refused(models: list[Extractor]) -> None:
     with pytest.raises(ModelError, match=r"writes json and .* xml"):
         both.stream([], Set)
     assert both.extract(TITLES[:1], Set, format="json")
+
+
+def test_a_run_knows_all_of_its_models(models: list[Extractor]) -> None:
+    """So that it does not go on with another next model, or with another threshold."""
+    task = Task(Set, {}, lambda: models[0], None)
+
+    def changes(after: Extractor) -> list[str]:
+        before = Extractor.cascade(models[:2], confidence=0.5)
+        return differences(task.model_fingerprint(before), task.model_fingerprint(after))
+
+    assert changes(Extractor.cascade(models[:2], confidence=0.5)) == []
+    assert changes(Extractor.cascade(models[:2], confidence=0.7)) == [
+        "escalate below was 0.5, is 0.7"
+    ]
+    (changed,) = changes(Extractor.cascade([models[0], models[2]], confidence=0.5))
+    assert changed.startswith("next model")
