@@ -173,14 +173,19 @@ class Defaults:
 
 def as_untrained(config: DecodingConfig, template: TemplateLike) -> DecodingConfig:
     """The decoding held to the document, and with `contextual_calibration`, unless it sets them, if
-    slots are constrained and the template asks for values as in the text (`verbatim`)."""
-    if not config.is_held or not _is_verbatim(template):
+    slots are constrained and the template asks for values as in the text (`verbatim`).
+
+    So is the decoding of a conversation, whose last message is the document; its choices are not
+    scored, since every other conversation would cost further passes.
+    """
+    is_conversation = isinstance(template, Conversation)
+    if not config.is_held or not (is_conversation or _is_verbatim(template)):
         return config
     is_scored = config.contextual_calibration
     return replace(
         config,
         constrain=config.constrain or "document",
-        contextual_calibration=True if is_scored is None else is_scored,
+        contextual_calibration=not is_conversation if is_scored is None else is_scored,
     )
 
 

@@ -15,7 +15,7 @@ from conftest import tiny_model
 from schemax import AttrSchema, DecodingConfig, Extractor, attr, load_schema
 from schemax.attributes.ready_made import demonstrations_of
 from schemax.compiler import TextCodec
-from schemax.compiler.prompt import template_source
+from schemax.compiler.prompt import Conversation, template_source
 from schemax.config import PRESETS, resolve_decoding
 from schemax.extraction.defaults import as_untrained
 from schemax.extraction.prompt_file import PromptFile
@@ -44,6 +44,7 @@ def test_texts_are_copied(extractor: Extractor, format: str) -> None:
     for template in ("verbatim", template_source("verbatim")):
         assert copied(extractor, format=format, template=template) == [True, False]
     assert copied(extractor, decoding="isolated:layout=gapped") == [True, False]
+    assert copied(extractor, format=format, template=Conversation()) == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,7 @@ def test_what_switches_it_off(extractor: Extractor, settings: dict[str, Any]) ->
         ({"template": "verbatim"}, True),
         ({"config": resolve_decoding("isolated:layout=gapped")}, True),
         ({"template": "standard"}, None),
+        ({"template": Conversation()}, False),
         ({"config": resolve_decoding("isolated:constrain=nothing")}, None),
         ({"config": resolve_decoding("isolated:contextual_calibration=false")}, False),
     ],

@@ -81,6 +81,16 @@ def test_rows_are_those_of_one_call(client: Any, extractor: Extractor) -> None:
     assert sorted(rows, key=lambda row: row["index"]) == answer["rows"]
 
 
+def test_chats_hold_texts_to_their_document(client: Any) -> None:
+    """As the documents of other requests are held, of a model that schemax did not train."""
+    schema = {"type": "object", "properties": {"brand": {"type": "string"}}, "required": ["brand"]}
+    for title in TITLES[:3]:
+        done = client.post("/v1/chat/completions", json=asked(title, schema)).json()
+        assert json.loads(done["choices"][0]["message"]["content"])["brand"] in title
+        read = client.post("/v1/extract", json={"schema": schema, "documents": [title]}).json()
+        assert read["rows"][0]["attributes"]["brand"] in title
+
+
 class Person(BaseModel):
     name: str = "?"
     born: Literal["1950", "2000"] | None = None
