@@ -52,7 +52,8 @@ def in_blocks(
     blocks: list[dict[str, Callable[[Item], Any]]] = [{}]
     used = 0
     for name, of in columns.items():
-        width = max(map(len, (name, *(_cell(of(item)) for item in items)))) + _GAP
+        cells = (name, *(_cell(of(item)) for item in items))
+        width = max(len(line) for cell in cells for line in cell.split("\n")) + _GAP
         if blocks[-1] and used + width > room:
             blocks.append({})
             used = 0

@@ -20,10 +20,11 @@ from schemax.commands.options import (
     plain_warnings,
     verb,
 )
-from schemax.evaluation.comparison import compare
+from schemax.evaluation.comparison import compare, corrected
 from schemax.evaluation.datasets import dataset
 from schemax.evaluation.evaluate import ALONE, judged, measure_settings, origin_of, setting_of
 from schemax.evaluation.judge import JudgeForm
+from schemax.evaluation.paper_table import Form, summaries, written
 from schemax.evaluation.reliability import check_picture, plot_reliability
 from schemax.evaluation.runs import check_alike, read_run
 from schemax.evaluation.tables import comparison_shown, runs_shown
@@ -49,6 +50,10 @@ class Args(options.Server, options.Prompt, options.Labels):
     saved: tuple[Path, Path] | None = option("--compare A.json B.json")
     """Instead of INPUT: two results that --json --details wrote."""
 
+    predictions: list[Path] | None = option("FILE")
+    """Predictions of another system for INPUT, as JSONL with one {"id", "attributes"} per line, are
+    scored too; may be repeated. Without --model, --server and --decoding, no model is loaded."""
+
     """The report"""
 
     by: Literal["category", "attribute", "confidence"] = "category"
@@ -63,6 +68,8 @@ class Args(options.Server, options.Prompt, options.Labels):
     """The judge sees a value at a time; all values of a product, after an explanation; or both."""
     as_json: bool = option("--json", default=False)
     """The figures as JSON."""
+    table: Form | None = None
+    """Print one table, with a row per setting and means over seeds, as latex, csv or markdown."""
     details: bool = False
     """Add labels and predictions to --json."""
 
@@ -92,7 +99,14 @@ def evaluate(args: Args) -> None:
     counts = [*dict.fromkeys(numbers_of(args.shots, usage))] if args.shots is not None else []
     if any(counts) and args.examples is None:
         raise UsageError("--shots requires --examples, but for --shots 0")
+    if args.table is not None and args.as_json:
+        raise UsageError("give --table or --json, not both")
     names = [name.strip() for name in (args.decoding or "").split(",")]
+    files = args.predictions or []
+    loads = not files or args.server or args.decoding
+    models_named: list[str | None] = [None] if loads else []
+    if args.model:
+        models_named = [name.strip() for name in args.model.split(",")]
     data = dataset(args.data, "test", args.schemas, args.language)
     decodings = [
         (name, replace(args, decoding=name.removesuffix(ALONE) or None).settings())
@@ -101,13 +115,14 @@ def evaluate(args: Args) -> None:
     with plain_warnings():
         models, runs = measure_settings(
             data,
-            [name.strip() for name in args.model.split(",")] if args.model else [None],
+            models_named,
             decodings,
             lambda name: replace(args, model=name).extractor(args.prompt),
             limit=args.limit,
             shots=args.examples,
             counts=counts,
             schema_examples=args.schema_examples,
+            predictions=files,
         )
         runs = [replace(run, dollars_per_hour=args.price_per_hour) for run in runs]
         if (judge := args.judge) is not None:
@@ -118,16 +133,24 @@ def evaluate(args: Args) -> None:
                 judging = same or options.load_extractor(judge, args.device, args.dtype)
             form = args.judge_form
             runs = judged(runs, judging, judge, get_args(JudgeForm) if form == "both" else (form,))
-    comparisons = [compare(run.examples, runs[0].predictions, run.predictions) for run in runs[1:]]
+    comparisons = corrected(
+        [compare(run.examples, runs[0].predictions, run.predictions) for run in runs[1:]]
+    )
     if args.as_json:
         origins = {
             str(name) if len(models) > 1 else None: origin_of(extractor, name, data.file)
             for name, extractor in models.items()
         }
-        rows = [run.to_data(details=args.details) | {"origin": origins[run.model]} for run in runs]
+        rows = [
+            run.to_data(details=args.details)
+            | {"origin": origin_of(None, run.file, data.file) if run.file else origins[run.model]}
+            for run in runs
+        ]
         for row, comparison in zip(rows[1:], comparisons, strict=True):
             row["against"] = runs[0].names | asdict(comparison)
         echo(json.dumps(rows, indent=2))
+    elif args.table is not None:
+        echo(written([*summaries(runs, comparisons)], args.table))
     else:
         setting = "\n".join(dict.fromkeys(map(setting_of, models.values())))
         show(*runs_shown(runs, comparisons, setting, by=args.by))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from schemax.evaluation.examples import Example, row_ids
@@ -25,6 +25,7 @@ class Paired:
 
     f1_difference_interval: 95 %, by a paired bootstrap over products.
     mcnemar_p: the p value of McNemar's exact test, two-sided.
+    holm_p: the same, corrected for the number of comparisons (see `corrected`).
     """
 
     f1: tuple[float, float]
@@ -33,6 +34,7 @@ class Paired:
     right_only_in_first: int
     right_only_in_second: int
     mcnemar_p: float
+    holm_p: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,32 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * tail / (1 << count))
 
 
+def corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Corrects the p values of several comparisons (Holm, A Simple Sequentially Rejective Multiple
+    Test Procedure, 1979), so that one in twenty such sets has any below 0.05 by chance."""
+    protocol, strict = (
+        holm([getattr(comparison, kind).mcnemar_p for comparison in comparisons])
+        for kind in ("protocol", "strict")
+    )
+    return [
+        replace(
+            comparison,
+            protocol=replace(comparison.protocol, holm_p=p),
+            strict=replace(comparison.strict, holm_p=strict_p),
+        )
+        for comparison, p, strict_p in zip(comparisons, protocol, strict, strict=True)
+    ]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Returns adjusted p values: the i-th smallest of n times n - i, at least the one before."""
+    adjusted, least = [0.0] * len(p_values), 0.0
+    for place, n in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        least = max(least, min(1.0, p_values[n] * (len(p_values) - place)))
+        adjusted[n] = least
+    return adjusted
+
+
 def _paired(first: Scores, second: Scores, *, strict: bool) -> Paired:
     right = [
         (before.outcome in _RIGHT, after.outcome in _RIGHT)
@@ -116,6 +144,7 @@ def _paired(first: Scores, second: Scores, *, strict: bool) -> Paired:
         right_only_in_first=only[0],
         right_only_in_second=only[1],
         mcnemar_p=mcnemar(*only),
+        holm_p=mcnemar(*only),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from schemax.attributes import compile_attributes
 from schemax.attributes.examples import FewShotExample
 from schemax.base.messages import counted, say, some_of, track
 from schemax.base.resources import default_model
@@ -20,7 +21,13 @@ from schemax.base.trained import note_trained
 from schemax.config import decoding_name
 from schemax.evaluation.benchmark.report import describe_environment
 from schemax.evaluation.datasets import Dataset, as_shown, note_texts, schemas_for, sha256_of
-from schemax.evaluation.examples import Example, duplicated_ids, read_examples, shown_record
+from schemax.evaluation.examples import (
+    Example,
+    duplicated_ids,
+    read_examples,
+    read_predictions,
+    shown_record,
+)
 from schemax.evaluation.judge import (
     PRODUCT_TEMPLATE,
     JudgeForm,
@@ -29,12 +36,18 @@ from schemax.evaluation.judge import (
     product_cases,
     product_judgement,
 )
-from schemax.evaluation.labelled_schemas import as_declared, note_misfits, parts_of
+from schemax.evaluation.labelled_schemas import (
+    as_declared,
+    known_names,
+    note_misfits,
+    parts_of,
+)
 from schemax.evaluation.runs import EvaluationRun, Judged
 from schemax.evaluation.scores import by_attribute, labelled, score_predictions, values_of
 from schemax.evaluation.seen import note_seen
 from schemax.evaluation.shots import Shots, prompted, shots_for
 from schemax.extraction.extractor import Extractor
+from schemax.extraction.stated import titles_of
 from schemax.io import fingerprint
 from schemax.results import Extraction
 from schemax.results.list_results import without_items
@@ -128,6 +141,49 @@ def _read(
     return rows
 
 
+def run_of_predictions(
+    file: Path,
+    everything: Sequence[Example],
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+) -> EvaluationRun:
+    """Scores the predictions of another system by the protocol of our own. The file names the run.
+
+    everything: all examples of the data, of which `examples` are the first, as declared.
+    """
+    rows = read_predictions(file, everything)[: len(examples)]
+    known, unknown = known_names(schemas), set[str]()
+    for place, row in enumerate(rows):
+        unknown |= row.attributes.keys() - known[row.category]
+        own = {name: v for name, v in row.attributes.items() if name in known[row.category]}
+        rows[place] = replace(row, attributes=own)
+    if unknown:
+        say(f"note: predicted in {file} and not asked for: {some_of(sorted(unknown))}")
+    titles = {name: titles_of(compile_attributes(schema)) for name, schema in schemas.items()}
+    values = [
+        {
+            name: row.stated.get(name, row.stated.get(title))
+            for name, title in titles[row.category].items()
+        }
+        for row in as_declared(rows, schemas)
+    ]
+    predictions = labelled(examples, values, schemas)
+    return EvaluationRun(
+        decoding=file.stem,
+        examples=examples,
+        predictions=predictions,
+        confidences=[{} for _ in examples],
+        scores=score_predictions(examples, predictions),
+        passes=None,
+        seconds=None,
+        finish_reasons={},
+        invalid_fields=0,
+        invalid_rows=0,
+        failed_rows=sum(not row.attributes for row in rows),
+        file=file,
+    )
+
+
 def judge_run(judge: Extractor, name: str, run: EvaluationRun, form: JudgeForm) -> Judged:
     """Asks a model for verdicts on a run's predictions. name: the judge's, in reports.
 
@@ -176,17 +232,22 @@ def setting_of(extractor: Extractor) -> str:
     )
 
 
-def origin_of(extractor: Extractor, name: str | None, file: Path) -> dict[str, Any]:
+def origin_of(extractor: Extractor | None, name: str | Path | None, file: Path) -> dict[str, Any]:
     """Returns what figures come from: digests of model and data, hardware, and versions.
 
-    name: the model's; None for the default model. file: the data.
+    extractor: None for predictions of a file. name: the model's, None for the default model; or the
+    file of predictions. file: the data.
     """
     import torch
 
+    data = {"file": file.name, "sha256": sha256_of(file)}
+    if extractor is None:
+        path = Path(str(name))
+        return {"data": data, "predictions": {"file": path.name, "sha256": sha256_of(path)}}
     place = torch.device("cpu") if extractor.defaults.is_remote else extractor.model.device
     named = str(default_model() if name is None else name)
     return {
-        "data": {"file": file.name, "sha256": sha256_of(file)},
+        "data": data,
         "model": {"name": named, **fingerprint.of_loaded(extractor)},
         "environment": describe_environment(place),
     }
@@ -220,6 +281,7 @@ def measure_settings(
     shots: Path | None = None,
     counts: Sequence[int] = (),
     schema_examples: bool | None = None,
+    predictions: Sequence[Path] = (),
 ) -> tuple[dict[str | None, Extractor], list[EvaluationRun]]:
     """Measures every decoding of every model with every number of examples.
 
@@ -229,13 +291,14 @@ def measure_settings(
     shots: a file of examples.
     counts: the numbers of examples to show, () for all.
     schema_examples: see `as_shown`.
+    predictions: files of other systems' predictions, see `read_predictions`.
 
-    Returns the models by name, and a run for every setting. Raises InputError for documents, labels
-    and examples that cannot be used.
+    Returns the models by name, and a run for every setting, then for every file. Raises InputError
+    for documents, labels, examples and predictions that cannot be used.
     """
-    examples = read_examples(data.file)
-    tested = {example.text for example in examples}
-    examples = examples[:limit]
+    everything = read_examples(data.file)
+    tested = {example.text for example in everything}
+    examples = everything[:limit]
     if repeated := duplicated_ids(examples):
         say(f"note: several documents have the same id: {some_of(repeated)}")
     extractors = {name: load(name) for name in names}
@@ -243,6 +306,7 @@ def measure_settings(
     note_texts(data.schemas, examples, extractors.values())
     examples = as_declared(examples, schemas)
     note_misfits(examples, schemas)
+    rivals = [run_of_predictions(file, everything, examples, schemas) for file in predictions]
     extractors = {
         name: prompted(extractor, schemas, examples, data) for name, extractor in extractors.items()
     }
@@ -269,10 +333,11 @@ def measure_settings(
                 measurement = extractor, examples, own, called, settings, count, pairs
                 measurements.append((model, measurement))
     several = len(extractors) > 1
-    return extractors, [
+    measured = [
         replace(measure(*given), model=str(model) if several else None, seen=seen[model])
         for model, given in measurements
     ]
+    return extractors, [*measured, *rivals]
 
 
 def judged(

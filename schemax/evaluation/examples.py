@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from schemax.base.messages import some_of
 from schemax.errors import InputError
 from schemax.evaluation.sources import in_our_form, is_table, rows_of
 from schemax.extraction.documents import RecordFields, read_documents
@@ -78,6 +79,42 @@ def read_examples(path: Path) -> list[Example]:
     if not examples:
         raise InputError(f"{path} contains no documents")
     return examples
+
+
+def read_predictions(path: Path, examples: Sequence[Example]) -> list[Example]:
+    """Returns the examples with the values of a file in the place of their labels.
+
+    Rows of the file are {"attributes": {name: value}}, as `extract` writes them, or "predicted" in
+    its place; they are those of the same "id" if every row and example has one, else in the order
+    of the examples, by "index" if there is one. A failed row has null for its attributes.
+
+    Raises InputError, naming the line, for other rows; and for a file that lacks examples.
+    """
+    by_key: dict[Any, Mapping[str, Label]] = {}
+    for where, read in _rows(path, table=False):
+        try:
+            row = read()
+            values = row["predicted"] if "predicted" in row else row["attributes"]
+            key = row.get("id"), int(row.get("index", len(by_key)))
+            by_key[key] = {
+                name: _label(name, value) for name, value in (values or {}).items() if value != []
+            }
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            raise InputError(
+                f'{where}: not a row of predictions; it needs "attributes" or "predicted"'
+            ) from error
+    ids = [id for id, _ in by_key]
+    named = all(example.id is not None for example in examples) and None not in ids
+    rows = {str(id) if named else place: values for (id, place), values in by_key.items()}
+    keys = [example.id if named else place for place, example in enumerate(examples)]
+    if lacking := [
+        name for key, name in zip(keys, row_ids(examples), strict=True) if key not in rows
+    ]:
+        raise InputError(
+            f"{path} has no row for {len(lacking):,} of {len(examples):,} documents: "
+            f"{some_of(lacking)}"
+        )
+    return [replace(e, attributes=rows[key]) for e, key in zip(examples, keys, strict=True)]
 
 
 def _rows(path: Path, table: bool) -> Iterator[tuple[str, Callable[[], Any]]]:

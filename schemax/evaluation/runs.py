@@ -49,8 +49,8 @@ class EvaluationRun:
 
     predictions: attribute -> value or None, one mapping per example.
     confidences: attribute -> confidence of its prediction; None without one.
-    passes: the mean number of forward passes of a product.
-    seconds: for all products.
+    passes: the mean number of forward passes of a product; None if unknown.
+    seconds: for all products; None for predictions of a file, which were not measured.
     finish_reasons: counts of fields by "stop", "eos" and "length".
     invalid_fields: counts fields whose value could not be used.
     invalid_rows: products with any error.
@@ -61,6 +61,7 @@ class EvaluationRun:
     legal_mass: the mean probability of tokens that fields' types allow; None if unknown.
     seed: of sampling.
     seen: counts of the examples that the model was "trained" and "calibrated" on.
+    file: of the predictions of another system; None for a model's.
     """
 
     decoding: str
@@ -68,8 +69,8 @@ class EvaluationRun:
     predictions: Sequence[Mapping[str, Any]]
     confidences: Sequence[Mapping[str, float | None]]
     scores: Scores
-    passes: float
-    seconds: float
+    passes: float | None
+    seconds: float | None
     finish_reasons: Mapping[str, int]
     invalid_fields: int
     invalid_rows: int
@@ -81,6 +82,7 @@ class EvaluationRun:
     legal_mass: float | None = None
     seed: int = 0
     seen: Mapping[str, int] = field(default_factory=dict)
+    file: Path | None = None
 
     @property
     def name(self) -> str:
@@ -98,13 +100,13 @@ class EvaluationRun:
     @property
     def dollars_per_1000(self) -> float | None:
         """The dollars for 1,000 products on a machine that does nothing else."""
-        if self.dollars_per_hour is None:
+        if self.dollars_per_hour is None or self.seconds is None:
             return None
-        return 1000 * self.dollars_per_hour / 3600 / self.products_per_second
+        return 1000 * self.dollars_per_hour / 3600 * self.seconds / len(self.examples)
 
     @property
-    def products_per_second(self) -> float:
-        return len(self.examples) / self.seconds
+    def products_per_second(self) -> float | None:
+        return None if self.seconds is None else len(self.examples) / self.seconds
 
     @property
     def reliability(self) -> Reliability | None:

@@ -249,7 +249,8 @@ def labelled(
         written: dict[str, str | None] = {}
         for a in attributes[example.category]:
             value = row.get(a.name)
-            if a.fields and value is not None:  # the same form for pairs and lists of models
+            # Pairs and lists of models get the same form; a text has it already.
+            if a.fields and value is not None and not isinstance(value, str):
                 value = named_rows(a, plain_value(a, value))
             label = labels.get(a.name, labels.get(named[a.name]))
             written[a.name] = _as_labelled(a, as_text(value), label, example.whole_text)

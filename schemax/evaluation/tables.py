@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from rich.table import Table
 
 from schemax.base.messages import counted, some_of
-from schemax.base.terminal import Columns, table
+from schemax.base.terminal import Columns, in_blocks, table
 from schemax.evaluation.comparison import Comparison, Paired
 from schemax.evaluation.judge import agreement
+from schemax.evaluation.paper_table import summaries
 from schemax.evaluation.reliability import Reliability
 from schemax.evaluation.runs import EvaluationRun, Judged
 from schemax.evaluation.scores import OUTCOMES, PairScore, f1_interval, mean_f1
@@ -26,11 +28,19 @@ def runs_shown(
     comparisons: of the later runs with the first.
     by: "attribute" or "confidence" adds tables.
     """
-    yield f"{counted(len(runs[0].examples), 'document')}; {setting}"
+    yield "; ".join(filter(None, (counted(len(runs[0].examples), "document"), setting)))
+    measured = [run for run in runs if run.seconds is not None]
     reliability = [(run.name, run.reliability) for run in runs]
     costs = _COSTS if runs[0].dollars_per_hour is None else {**_COSTS, **_DOLLARS}
-    ends = table(runs, _ENDS)
-    yield from (table(runs, _QUALITY), table(runs, costs), ends, table(reliability, _RELIABILITY))
+    yield from _by_setting(runs, _QUALITY)
+    means = [*summaries(runs, comparisons)]
+    if len(means) < len(runs):
+        yield "Means over seeds"
+        yield from _by_setting(means, _MEANS)
+    if measured:
+        yield from _by_setting(measured, costs)
+        yield from _by_setting(measured, _ENDS)
+        yield from _by_setting(reliability, _RELIABILITY)
     categories = runs[0].scores.by_category
     if len(categories) > 1:
         columns: dict[str, Any] = {"category": lambda name: name}
@@ -72,6 +82,14 @@ def comparison_shown(comparison: Comparison, first: str, second: str) -> Iterato
     yield f"  strict F1: {_sentence(comparison.strict)}"
 
 
+def _by_setting(items: Sequence[Any], columns: Columns) -> Iterator[Table]:
+    """Yields a table, or several where its columns do not fit beside the names of settings."""
+    (title, name), *figures = columns.items()
+    beside = max(len(line) for item in items for line in (title, *name(item).split("\n")))
+    for block in in_blocks(items, dict(figures), beside=beside):
+        yield table(items, {title: name, **block})
+
+
 def _lines(name: str) -> str:
     """Breaks the name of a setting behind its parts, so that no table breaks it elsewhere."""
     return re.sub(r"(?<=[:,]) ?", "\n", name)
@@ -102,6 +120,14 @@ _QUALITY: Columns = {
     "strict F1": partial(_quality, strict=True),
     "macro F1,\ncategories": lambda run: mean_f1(run.scores.by_category.values()),
     "macro F1,\nattributes": lambda run: mean_f1(run.scores.by_attribute.values()),
+}
+# Items: of `summaries`.
+_MEANS: Columns = {
+    "setting": lambda row: _lines(row["setting"]),
+    **{
+        name: itemgetter(name)
+        for name in ("seeds", "F1", "sd", "low", "high", "P", "R", "strict F1")
+    },
 }
 _COSTS: Columns = {
     "setting": lambda run: _lines(run.name),
@@ -192,4 +218,5 @@ def _sentence(paired: Paired) -> str:
         f"{paired.f1[0]:.3f} -> {paired.f1[1]:.3f}, difference {paired.f1_difference:+.3f} "
         f"({low:+.3f} to {high:+.3f}); right in the first only: {paired.right_only_in_first}, "
         f"in the second only: {paired.right_only_in_second}, McNemar p = {paired.mcnemar_p:.3g}"
+        + (f", {paired.holm_p:.3g} after Holm" if paired.holm_p > paired.mcnemar_p else "")
     )
