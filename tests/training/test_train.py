@@ -166,7 +166,7 @@ def test_titles_are_learnt_by_heart(
     assert card["categories"] == {"Tea": ["Brand", "Count"]}
     assert (out / "prompt.jinja").read_text() == SHORT
     written = {file.suffix for file in out.iterdir() if file.is_file()}
-    assert written == {".json", ".jinja", ".safetensors"}
+    assert written == {".json", ".jinja", ".safetensors", ".npz"}
 
 
 class Stop(TrainerCallback):
