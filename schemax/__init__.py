@@ -30,6 +30,7 @@ from schemax.report import report
 from schemax.results import Extraction, FieldError, FieldResult, Location, Span
 
 if TYPE_CHECKING:
+    from schemax.evaluation.calibrate import calibrated
     from schemax.io import ray as ray
     from schemax.io.arrow import arrow_schema
     from schemax.io.dataframes import extract_frame
@@ -61,6 +62,7 @@ __all__ = [
     "TemplateError",
     "arrow_schema",
     "attr",
+    "calibrated",
     "compile_schema",
     "discover",
     "doctor",
@@ -80,6 +82,7 @@ __all__ = [
 _LAZY = {
     "Summary": "schemax.io.summary",
     "arrow_schema": "schemax.io.arrow",
+    "calibrated": "schemax.evaluation.calibrate",
     "discover": "schemax.training.discovery",
     "extract_files": "schemax.io.job",
     "extract_frame": "schemax.io.dataframes",

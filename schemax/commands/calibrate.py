@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from schemax.base.calibration import FILE, read_calibration, write_calibration
+from schemax.base.calibration import FILE, PROMISE_COLUMNS, read_calibration, write_calibration
 from schemax.base.messages import counted, say
 from schemax.base.terminal import show, table
 from schemax.base.trained import SEEN, note_trained
@@ -26,6 +27,9 @@ _COLUMNS: dict[str, Callable[[Any], Any]] = {
     "strict F1": lambda point: point.strict_f1,
     "": lambda point: "as good as the best" if point.alike else "",
 }
+_PROMISED: dict[str, Callable[[Any], Any]] = {
+    name: itemgetter(place) for place, name in enumerate((*PROMISE_COLUMNS, ""))
+}
 
 
 class Args(options.Loading, options.Prompt, options.Labels):
@@ -41,6 +45,9 @@ class Args(options.Loading, options.Prompt, options.Labels):
     else json."""
     shots: int | None = option("N", min=0)
     """The first so many of --examples of every category. Default: all."""
+    precision: float | None = option("P", min=0.0, max=1.0)
+    """Promise that this share of the values kept is right, such as 0.95: values whose confidence is
+    below a threshold become null. At least 60 values of a field give it a threshold of its own."""
 
 
 @verb
@@ -50,7 +57,7 @@ def calibrate(args: Args) -> None:
     Writes calibration.json into the model's folder: a temperature and a bias for confidences, and
     the probability below which a value is taken for null. A few hundred annotated values will do.
     Leaves out documents that the model was trained on, and keeps an earlier calibration that is
-    better.
+    better. With --precision, the threshold is on confidence instead, and proven.
     """
     folder = _folder(args.model)
     formats = [None] if args.format is None else [name.strip() for name in args.format.split(",")]
@@ -58,6 +65,8 @@ def calibrate(args: Args) -> None:
         settings = replace(args, format=name).settings()
     if args.shots is not None and args.examples is None:
         raise UsageError("--shots requires --examples")
+    if args.precision in (0, 1):
+        raise UsageError("--precision takes a number above 0 and below 1")
     labelled = dataset(args.data, "train", args.schemas, args.language)
     # Imported here because they import torch, which takes seconds.
     from schemax.evaluation.calibrate import calibrate_on
@@ -81,10 +90,16 @@ def calibrate(args: Args) -> None:
             shots=args.examples,
             count=args.shots,
             earlier=earlier,
+            precision=args.precision,
             decoding=settings["decoding"],
             template=args.template,
         )
-    show(table(fit.curve, _COLUMNS, left=0))
+    if args.precision is None:
+        show(table(fit.curve, _COLUMNS, left=0))
+        if earlier is not None and earlier.promise is not None and not fit.is_earlier:
+            say("note: the new calibration promises no precision; --precision does")
+    elif (promise := fit.calibration.promise) is not None:
+        show(table(promise.rows(), _PROMISED, left=1))
     if fit.before.values < _FEW:
         few = counted(fit.before.values, "value")
         say(f"note: a fit to {few} is noisy; use {_FEW} or more")
@@ -98,7 +113,7 @@ def calibrate(args: Args) -> None:
             f"{before:.4f} and that of a new one {after:.4f}, fitted on other documents"
             + (f"; delete {file} to replace it" if fit.is_earlier else "")
         )
-    if not fit.is_earlier:
+    if args.precision is not None or not fit.is_earlier:
         write_calibration(fit.calibration, folder)
         add_seen(folder, read_seen(seen if seen.is_file() else None), calibrated=fit.examples)
     say(f"{file}: {fit}")

@@ -59,7 +59,7 @@ from schemax.io.task import Backend, Task, in_process
 from schemax.io.writers import Formulas
 from schemax.reading.markup import Html
 from schemax.report import Report, open_report
-from schemax.report.page import facts_of
+from schemax.report.page import facts_of, promised_of
 from schemax.report.table import add_table
 from schemax.results import Extraction
 
@@ -331,6 +331,7 @@ def extract(context: typer.Context, args: Args) -> None:
             if page is not None and into_file:
                 record = read_run_record(name)
                 page.facts += facts_of(record)
+                page.promised += promised_of(record)
                 if summary.computed < summary.rows:
                     add_table(page, name, record, AttrSchema.from_json_schema, on_page)
         if not quiet:

@@ -12,7 +12,7 @@ from schemax.io.finished import read_run_record, tables_of
 from schemax.io.merging import common_record, merge_tables
 from schemax.io.storage import refuse_inputs
 from schemax.report import open_report
-from schemax.report.page import facts_of
+from schemax.report.page import facts_of, promised_of
 from schemax.report.table import add_table
 
 
@@ -43,7 +43,9 @@ def report(args: ReportArgs) -> None:
     name = args.output or (f"{first}.html" if len(records) == 1 else f"{folder}report.html")
     refuse_inputs(name, records)
     with plain_warnings(), open_report(name, Path(first).name) as page:
-        page.facts += facts_of(common_record(records), args.price_per_hour)
+        record = common_record(records)
+        page.facts += facts_of(record, args.price_per_hour)
+        page.promised += promised_of(record)
         if len(records) > 1:
             page.facts.append(("Tables", ", ".join(records)))
         for place, record in records.items():

@@ -16,14 +16,16 @@ from pydantic import BaseModel
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from schemax.attributes import compile_attributes, settings_of
 from schemax.attributes.examples import FewShotExamples
-from schemax.base.calibration import LEAST, Calibration, logit, per_item
+from schemax.base.calibration import LEAST, Calibration, FieldPromise, Promise, logit, per_item
 from schemax.base.messages import counted
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
-from schemax.evaluation.datasets import Dataset, as_shown, schemas_for
+from schemax.evaluation.datasets import Dataset, as_shown, dataset, schemas_for
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.labelled_schemas import as_declared, note_misfits
+from schemax.evaluation.precision import Bools, choose_thresholds, share_of
 from schemax.evaluation.reliability import VALUES, Reliability, reliability
 from schemax.evaluation.scores import (
     Counts,
@@ -42,6 +44,8 @@ from schemax.evaluation.seen import unseen
 from schemax.evaluation.shots import Shots, prompted, shots_for
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.familiarity import mean_logprob
+from schemax.extraction.readout import optional_fields
+from schemax.extraction.stated import titles_of
 from schemax.results import FieldResult
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
@@ -62,6 +66,7 @@ class FitEntry(NamedTuple):
     without: of null in its place.
     confidence: raw; None without a value.
     probability: None without a value, and for an attribute that requires a value.
+    category, attribute: as they are annotated.
     """
 
     product: int
@@ -70,6 +75,8 @@ class FitEntry(NamedTuple):
     without: Outcome
     confidence: float | None
     probability: float | None
+    category: str = ""
+    attribute: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ class Fit:
     spread: the range of 90 % of the calibrated confidences.
     losses: the log losses of an earlier calibration and of a new one, of which the better is taken;
         None without an earlier one.
-    examples: the documents of the fit.
+    examples, entries: the documents of the fit, and what the model wrote, with raw confidences.
     """
 
     calibration: Calibration
@@ -104,6 +111,7 @@ class Fit:
     spread: tuple[float, float] = (0.0, 1.0)
     losses: tuple[float, float] | None = None
     examples: Sequence[Example] = ()
+    entries: Sequence[FitEntry] = ()
 
     @property
     def is_earlier(self) -> bool:
@@ -160,6 +168,8 @@ def entries_of(
                 without=outcome_of(examples[pair.product].attributes.get(pair.attribute), None),
                 confidence=None if known is None else known.confidence,
                 probability=_compared(known) if known and optional else None,
+                category=pair.category,
+                attribute=pair.attribute,
             )
         )
     return entries
@@ -319,6 +329,7 @@ def calibrate(
     decoding: DecodingConfig | None = None,
     shots: FewShotExamples | None = None,
     earlier: Calibration | None = None,
+    precision: float | None = None,
     show_progress: bool = False,
     **settings: Any,
 ) -> Fit:
@@ -327,10 +338,11 @@ def calibrate(
     examples: products that the model was not trained on.
     shots: the examples that prompts show.
     earlier: a calibration that is kept if it is better.
+    precision: is promised of the values kept, in the place of a `min_probability`.
     settings: further arguments of `Extractor.stream`.
 
-    Raises InputError for products without an annotation, and for a model that writes no value with
-    a confidence, as in the autoregressive layout.
+    Raises InputError for products without an annotation, for a model that writes no value with a
+    confidence, as in the autoregressive layout, and for a precision that keeps no value.
     """
     raw = copy(extractor)
     raw.defaults = replace(extractor.defaults, calibration=Calibration())
@@ -344,12 +356,71 @@ def calibrate(
         fields = by_attribute(examples, [item.fields for item in items], schemas)
         texts = labelled(examples, list(map(values_of, items)), schemas)
         entries += entries_of(examples, fields, texts)
-    fit = replace(fit_calibration(entries, earlier), examples=examples)
-    if fit.is_earlier:
-        return fit
-    usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
-    fitted = replace(fit.calibration, usual_logprob=usual, usual_deviation=deviation)
-    return replace(fit, calibration=fitted)
+    fit = replace(fit_calibration(entries, earlier), examples=examples, entries=entries)
+    calibration = fit.calibration
+    if not fit.is_earlier:
+        usual, deviation = round(fmean(logprobs), 4), round(pstdev(logprobs), 4)
+        calibration = replace(calibration, usual_logprob=usual, usual_deviation=deviation)
+    if precision is not None:
+        promise = promise_of(entries, schemas, calibration, precision)
+        calibration = replace(calibration, min_probability=0.0, promise=promise)
+    return replace(fit, calibration=calibration)
+
+
+def promise_of(
+    entries: Sequence[FitEntry],
+    schemas: Mapping[str, type[BaseModel]],
+    calibration: Calibration,
+    precision: float,
+) -> Promise:
+    """Returns thresholds that promise a precision, with what they keep of the labelled values.
+
+    Fields that require a value are left aside: they keep each of theirs.
+
+    Raises InputError if the thresholds keep nothing.
+    """
+    named: dict[tuple[str, str], tuple[str, str]] = {}
+    for category, schema in schemas.items():
+        attributes = compile_attributes(schema)
+        labels, own = titles_of(attributes), settings_of(schema).category
+        for a, is_optional in zip(attributes, optional_fields(schema, attributes), strict=True):
+            if is_optional:
+                named[category, a.name] = named[category, labels[a.name]] = own, a.name
+    values = [
+        (calibration.confidence(entry.confidence), entry.outcome == "vc", entry.product, name)
+        for entry in entries
+        if entry.annotated and entry.confidence is not None
+        if (name := named.get((entry.category, entry.attribute))) is not None
+    ]
+    if not values:
+        raise InputError("all annotated fields require a value, so no precision can be promised")
+    sure, right, products, names = zip(*values, strict=True)
+    shared, by_field = choose_thresholds(sure, right, products, precision, names)
+    default = np.inf if shared is None else shared
+    is_kept = np.array(sure) >= [by_field.get(name, default) for name in names]
+    is_right, documents = np.array(right), np.array(products)
+
+    def kept(chosen: Bools, threshold: float | None, *, by_itself: bool) -> FieldPromise:
+        coverage = share_of(is_kept[chosen], documents[chosen])
+        inside = chosen & is_kept
+        hits = share_of(is_right[inside], documents[inside]) if inside.any() else None
+        return FieldPromise(threshold, by_itself, int(chosen.sum()), coverage, hits)
+
+    if not is_kept.any():
+        best = np.argsort(np.negative(sure))[: -(-len(sure) // 5)]
+        share, low, high = share_of(is_right[best], documents[best])
+        raise InputError(
+            f"no threshold proves a precision of {precision:g}: of the {len(best)} most confident "
+            f"of {counted(len(sure), 'value')}, {share:.3f} are right ({low:.3f} to {high:.3f}); "
+            "ask for a lower precision, or label more documents"
+        )
+    fields: dict[str, dict[str, FieldPromise]] = {}
+    for name in dict.fromkeys(names):
+        own = np.array([at == name for at in names])
+        known = kept(own, by_field.get(name, shared), by_itself=name in by_field)
+        fields.setdefault(name[0], {})[name[1]] = known
+    together = kept(np.full(len(sure), True), shared, by_itself=True)
+    return Promise(precision, together, fields)
 
 
 def calibrate_on(
@@ -396,3 +467,26 @@ def calibrate_on(
         show_progress=True,
         **settings,
     )
+
+
+def calibrated(
+    extractor: Extractor,
+    labels: str | Path,
+    *,
+    precision: float | None = None,
+    schemas: str | None = None,
+    formats: Sequence[str | None] = (None,),
+) -> Extractor:
+    """Returns an extractor over the same model whose confidences are fitted to annotated documents.
+
+    labels: a file or folder as of `schemax calibrate`; the model was not trained on it.
+    precision: values whose confidence is below a threshold become null, so that of the values kept
+        at least this share is right, in 95 of 100 calibrations (docs/evaluate.md).
+    schemas: their file or name; None takes those of the labels or of the model's training.
+    formats: those that the extractor is used with.
+
+    Raises InputError for labels that cannot be used, and for a precision that no threshold proves.
+    """
+    data = dataset(Path(labels), "train", schemas)
+    fit = calibrate_on(data, lambda: extractor, formats, precision=precision)
+    return extractor.with_prompt(replace(extractor.defaults.prompt, calibration=fit.calibration))

@@ -12,17 +12,18 @@ Expected Number of Positive Counts Estimated from Survey Data, 1998).
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from math import ceil, inf, log
+from math import ceil, inf, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from schemax.base.calibration import FEWEST_LABELS, Share
+
 RISK = 0.05
 """The share of calibrations whose promise does not hold."""
-FEWEST_LABELS = 60
-"""The fewest labels of a field with a threshold by itself: 59 right ones prove 0.95."""
 
+_QUANTILE = 1.96  # of the normal distribution
 _STEPS = 50  # thresholds tested
 _ENTRIES = (0.2, 0.4)  # shares of the values at which risk enters
 Floats = npt.NDArray[np.float64]
@@ -62,7 +63,7 @@ def choose_thresholds(
     if not 0 < precision < 1:
         raise ValueError(f"precision must be above 0 and below 1, not {precision!r}")
     sure, correct = np.asarray(confidences, np.float64), np.asarray(right, np.bool_)
-    numbers = np.unique(np.asarray(documents, np.int64), return_inverse=True)[1]
+    numbers = np.asarray(documents, np.int64)
     names = list(dict.fromkeys(fields or ()))
     places = {name: place for place, name in enumerate(names)}
     field_of = np.array([places[name] for name in fields or ()], np.int64)
@@ -81,6 +82,19 @@ def choose_thresholds(
     levels = np.where(is_shared, sure, np.inf)[kept]
     shared = _loosest(levels, correct[kept], numbers[kept], precision)
     return Thresholds(None if shared == inf else shared, by_field)
+
+
+def share_of(chosen: Bools, documents: Ints) -> Share:
+    """Returns the share of True, with its 95 % interval (Wilson, 1927). Values count as fewer, by
+    the design effect."""
+    numbers = np.unique(documents, return_inverse=True)[1]
+    missing = np.bincount(numbers, ~chosen)[:, None]
+    effect = _effect_of_threshold(np.bincount(numbers).astype(np.float64)[:, None], missing)
+    count, share, square = len(chosen) / float(effect[0]), float(chosen.mean()), _QUANTILE**2
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    spread = sqrt(square * (share * (1 - share) + square / (4 * count)) / count)
+    half = spread / (1 + square / count)
+    return share, max(0.0, middle - half), min(1.0, middle + half)
 
 
 def _loosest(sure: Floats, correct: Bools, documents: Ints, precision: float) -> float | None:
@@ -120,6 +134,7 @@ def _risks_of_chance(
     """Returns the p values of thresholds, descending: the probability of as few wrong values among
     those kept if the precision were no higher than promised.
     """
+    documents = np.unique(documents, return_inverse=True)[1]
     count = documents.max() + 1
     cells = documents * len(grid) + np.searchsorted(-grid, -sure)
     shape = count, len(grid)

@@ -17,17 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from schemax.base.messages import counted
 from schemax.errors import InputError
+from schemax.evaluation.precision import Floats, Ints, share_of
 from schemax.evaluation.scores import Scores
 
 BINS = 10
 VALUES = ("nv", "vc", "vw")
 """The outcomes of pairs with a predicted value."""
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class Bin:
     """A bin of values with a confidence from `low` to below `high`; the last bin includes 1.
 
     confidence: the mean.
-    accuracy: the share of right values. None in an empty bin.
+    accuracy: the share of right values, and its interval. None in an empty bin.
     """
 
     low: float
@@ -43,6 +41,7 @@ class Bin:
     count: int
     confidence: float | None
     accuracy: float | None
+    interval: tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +50,13 @@ class Coverage:
 
     risk: the share of wrong values.
     confidence: the lowest.
+    interval: of the share of right values among those of at least this confidence.
     """
 
     coverage: float
     risk: float
     confidence: float
+    interval: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,18 @@ class Reliability:
     curve: tuple[Coverage, ...]
 
 
-def reliability(confidences: Sequence[float], right: Sequence[bool]) -> Reliability | None:
-    """Returns the reliability of values with confidences, right or wrong; None without values."""
+def reliability(
+    confidences: Sequence[float], right: Sequence[bool], documents: Sequence[int] | None = None
+) -> Reliability | None:
+    """Returns the reliability of values with confidences, right or wrong; None without values.
+
+    documents: of the values, for intervals; None if all are different.
+    """
     if not confidences:
         return None
     sure, correct = np.array(confidences, np.float64), np.array(right, np.float64)
-    bins, ece = _bins(sure, correct)
+    places = np.arange(len(sure)) if documents is None else np.array(documents, np.int64)
+    bins, ece = _bins(sure, correct, places)
     descending, risks = _risks(sure, correct)
     ends = [-(-len(sure) * tenth // 10) for tenth in range(1, 11)]
     return Reliability(
@@ -96,8 +103,14 @@ def reliability(confidences: Sequence[float], right: Sequence[bool]) -> Reliabil
         aurc=float(risks.mean()),
         bins=bins,
         curve=tuple(
-            Coverage(tenth / 10, float(risks[end - 1]), float(descending[end - 1]))
+            Coverage(
+                tenth / 10,
+                float(risks[end - 1]),
+                float(descending[end - 1]),
+                share_of(correct[top] > 0, places[top])[1:],
+            )
             for tenth, end in enumerate(ends, 1)
+            for top in [sure >= descending[end - 1]]
         ),
     )
 
@@ -110,15 +123,15 @@ def reliability_of(
     confidences: attribute -> confidence, one mapping per product.
     """
     pairs = [
-        (confidence, pair.outcome == "vc")
+        (confidence, pair.outcome == "vc", pair.product)
         for pair in scores.pairs
         if pair.annotated and pair.outcome in VALUES
         if (confidence := confidences[pair.product].get(pair.attribute)) is not None
     ]
-    return reliability([sure for sure, _ in pairs], [right for _, right in pairs])
+    return reliability(*map(list, zip(*pairs, strict=True))) if pairs else None
 
 
-def _bins(sure: Floats, correct: Floats) -> tuple[tuple[Bin, ...], float]:
+def _bins(sure: Floats, correct: Floats, documents: Ints) -> tuple[tuple[Bin, ...], float]:
     """Returns the bins, and the expected calibration error over them."""
     places = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
     counts, sums, hits = (
@@ -126,8 +139,11 @@ def _bins(sure: Floats, correct: Floats) -> tuple[tuple[Bin, ...], float]:
     )  # fmt: skip
     means = zip(counts.tolist(), sums.tolist(), hits.tolist(), strict=True)
     bins = tuple(
-        Bin(n / BINS, (n + 1) / BINS, count, *((a / count, b / count) if count else (None, None)))
+        Bin(n / BINS, (n + 1) / BINS, count, *(a / count, b / count), share_of(*inside)[1:])
+        if count
+        else Bin(n / BINS, (n + 1) / BINS, 0, None, None, None)
         for n, (count, a, b) in enumerate(means)
+        for inside in [(correct[places == n] > 0, documents[places == n])]
     )
     return bins, float(np.abs(sums - hits).sum()) / len(sure)
 

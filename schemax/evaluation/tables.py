@@ -161,11 +161,13 @@ _BINS: Columns = {
     "values": lambda part: part.count,
     "mean": lambda part: part.confidence,
     "right": lambda part: part.accuracy,
+    "95 %": lambda part: part.interval and "{:.3f} to {:.3f}".format(*part.interval),
 }
 _CURVE: Columns = {
     "most confident": lambda point: f"{point.coverage:.0%}",
     "down to": lambda point: point.confidence,
     "right": lambda point: 1 - point.risk,
+    "95 %": lambda point: "{:.3f} to {:.3f}".format(*point.interval),
     "wrong": lambda point: point.risk,
 }
 # Items: ((category, attribute), score), as `by_attribute` has them.

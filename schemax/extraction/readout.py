@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from math import exp, isnan
+from math import exp, inf, isnan
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from schemax.attributes import Attribute
-from schemax.base.calibration import Calibration, per_item
+from schemax.attributes.settings import settings_of
+from schemax.base.calibration import Calibration, Promise, per_item
 from schemax.compiler import CompiledSchema
 from schemax.compiler.choices import Branches, Choices
 from schemax.compiler.slot_specs import Fields
@@ -51,13 +52,16 @@ class SlotKind:
 def kinds_of(compiled: CompiledSchema) -> tuple[SlotKind, ...]:
     """(N,) kinds of slots. A field that a nested model requires is not optional, since its null
     would cost the values beside it."""
-    leaves = field_tree_of(compiled.schema).leaves
-    optional = [
-        bool(leaves[a.path].when_null) and a.may_be_null and not a.two_phase
-        for a in compiled.attributes
-    ]
     assert compiled.fields is not None  # else the model writes the keys
-    return _kinds_of(compiled.fields, optional)
+    return _kinds_of(compiled.fields, optional_fields(compiled.schema, compiled.attributes))
+
+
+def optional_fields(schema: type[Any], attributes: Sequence[Attribute]) -> list[bool]:
+    """Whether attributes may go without a value, so that an improbable one can be left out."""
+    leaves = field_tree_of(schema).leaves
+    return [
+        bool(leaves[a.path].when_null) and a.may_be_null and not a.two_phase for a in attributes
+    ]
 
 
 def _kinds_of(fields: Fields, optional: Sequence[bool]) -> tuple[SlotKind, ...]:
@@ -160,10 +164,9 @@ def read_part(
     places = [n for n, item in enumerate(compiled.attributes) if item.path[0] == name]
     if not places or not slots.keys() >= set(places):
         return None
-    kinds = kinds_of(compiled)
     schema: Any = compiled.schema
     attributes = [compiled.attributes[n] for n in places]
-    texts = [_slot_text(slots[n], kinds[n], compiled, calibration) for n in places]
+    texts = [_field_text(n, slots[n], compiled, calibration) for n in places]
     return build(
         part_of(schema, name),
         attributes,
@@ -200,11 +203,34 @@ def _slot_texts(
     places: Sequence[int] | None = None,
 ) -> list[SlotText | None]:
     """(N,) slots. places: of the outputs, if they are not all."""
-    kinds = kinds_of(compiled)
-    slots: list[SlotText | None] = [None] * len(kinds)
-    for n, slot in zip(range(len(kinds)) if places is None else places, outputs, strict=True):
-        slots[n] = _slot_text(slot, kinds[n], compiled, calibration)
+    slots: list[SlotText | None] = [None] * len(compiled.attributes)
+    for n, slot in zip(range(len(slots)) if places is None else places, outputs, strict=True):
+        slots[n] = _field_text(n, slot, compiled, calibration)
     return slots
+
+
+def _field_text(
+    place: int, output: SlotOutput, compiled: CompiledSchema, calibration: Calibration
+) -> SlotText:
+    """The text of a field, left out if it is less sure than the calibration's promise requires."""
+    kind, name = kinds_of(compiled)[place], compiled.attributes[place].name
+    text = _slot_text(output, kind, compiled, calibration)
+    if (promise := calibration.promise) is None or not kind.optional:
+        return text
+    least = promise.min_confidence(settings_of(compiled.schema).category, name)
+    if text.repaired is not None:
+        text = replace(text, repaired=_promised(text.repaired, least, promise, compiled))
+    return _promised(text, least, promise, compiled)
+
+
+def _promised(text: SlotText, least: float, promise: Promise, compiled: CompiledSchema) -> SlotText:
+    is_null = text.raw.strip() == null_text(compiled.format)
+    if is_null or text.confidence is None or text.confidence >= least:
+        return text
+    below = f"the confidence {text.confidence:.3f} is below {least:.3f}, the threshold"
+    reason = "no confidence is high enough" if least == inf else below
+    note = f"left out: {reason} for a precision of {promise.precision:g}"
+    return replace(text, left_out=True, note=note)
 
 
 def _plain_text(slot: SlotOutput, compiled: CompiledSchema) -> SlotText:

@@ -134,7 +134,8 @@ def of_settings(config: DecodingConfig, calibration: Calibration) -> dict[str, A
     # Rows do not depend on batch_size, and a run that ran out of memory must resume with less.
     del settings["decoding batch_size"]
     decisive = ("temperature", "bias", "min_probability")  # the others only warn
-    return settings | {f"calibration {key}": getattr(calibration, key) for key in decisive}
+    settings |= {f"calibration {key}": getattr(calibration, key) for key in decisive}
+    return settings | {"calibration promise": calibration.promise and asdict(calibration.promise)}
 
 
 def of_prompt(format: str | OutputFormat, template: TemplateLike) -> tuple[str, str]:

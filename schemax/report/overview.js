@@ -8,7 +8,7 @@ function tableOf(heads, lines) {
 }
 
 function overviewParts() {
-  const { facts, failed, failures, errors, duplicates, fields } = data.overview;
+  const { facts, promised, failed, failures, errors, duplicates, fields } = data.overview;
   const parts = [];
   if (facts.length) {
     parts.push(make("dl", {}, ...facts.flatMap(([name, text]) => [make("dt", { text: name }), make("dd", { text })])));
@@ -22,6 +22,7 @@ function overviewParts() {
     });
     parts.push(tableOf(heads, lines));
   }
+  if (promised.length) parts.push(tableOf(promised[0], promised.slice(1)));
   const kinds = (title, found) => {
     if (found.length) parts.push(tableOf([title, "Rows"], found.map(([kind, count]) => [kind, count.toLocaleString("en")])));
   };

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
+from schemax.base.calibration import PROMISE_COLUMNS, promise_in
 from schemax.base.messages import counted
 from schemax.errors import InputError
 from schemax.io.finished import RunRecord
@@ -43,6 +44,12 @@ def facts_of(record: RunRecord, price_per_hour: float | None = None) -> list[tup
     ]
 
 
+def promised_of(record: RunRecord) -> list[tuple[str, ...]]:
+    """Returns the rows of `PROMISE_COLUMNS` of a run's calibration; none without a promise."""
+    promise = promise_in(record.settings.get("calibration promise"))
+    return [] if promise is None else list(promise.rows())
+
+
 def _settings_text(settings: Mapping[str, Any]) -> str:
     return "; ".join(
         f"{key} {', '.join(value) if isinstance(value, list) else value}"
@@ -74,6 +81,7 @@ class Report:
     """A growing page in bounded memory: rows beyond its limits are only counted.
 
     facts: (name, text) about the run, shown as they are.
+    promised: rows of `PROMISE_COLUMNS`, each with a remark.
     """
 
     def __init__(self, title: str | None = None, *, limit: int = MOST_ROWS) -> None:
@@ -85,6 +93,7 @@ class Report:
         self._images = PageImages()
         self._rows: list[str] = []
         self.facts: list[tuple[str, str]] = []
+        self.promised: list[tuple[str, ...]] = []
         self._tally = Tally()
         self._counts: dict[str, Counter[str]] = {}  # by field
         self._confidences: dict[str, tuple[float, int, float]] = {}  # sum, number, least
@@ -127,6 +136,7 @@ class Report:
             fields.append({"name": name, **counts, **sure})
         return {
             "facts": self.facts,
+            "promised": [[*PROMISE_COLUMNS, ""], *self.promised] if self.promised else [],
             "failed": summary.failed,
             "failures": summary.failure_kinds[:_MOST],
             "errors": summary.error_kinds[:_MOST],

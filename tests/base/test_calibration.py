@@ -16,7 +16,15 @@ from pydantic import BaseModel
 from seams import calibration_of
 
 from schemax.attributes import attr
-from schemax.base.calibration import FILE, Calibration, logit, read_calibration, write_calibration
+from schemax.base.calibration import (
+    FILE,
+    Calibration,
+    FieldPromise,
+    Promise,
+    logit,
+    read_calibration,
+    write_calibration,
+)
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import ModelError
@@ -94,6 +102,24 @@ def test_the_file_there_and_back(folder: Path) -> None:
     }
     assert read_calibration(folder / FILE) == calibration
     assert Extractor.from_pretrained(folder).defaults.calibration == calibration
+
+
+def promised(least: float | None, **fields: float | None) -> Promise:
+    """A promise of 0.9 with a shared threshold, and thresholds of fields of `Small`."""
+    kept = {
+        name: FieldPromise(own, True, 80, (0.5, 0.4, 0.6), (0.95, 0.9, 0.99))
+        for name, own in {"": least, **fields}.items()
+    }
+    return Promise(0.9, kept.pop(""), {"small": kept})
+
+
+def test_a_promise_there_and_back(folder: Path) -> None:
+    calibration = Calibration(1.25, promise=promised(None, smart=0.75))
+    write_calibration(calibration, folder)
+    assert Extractor.from_pretrained(folder).defaults.calibration == calibration
+    (folder / FILE).write_text('{"promise": {"precision": 0.9}}')
+    with pytest.raises(ModelError, match=r"calibration\.json cannot be used"):
+        read_calibration(folder / FILE)
 
 
 def test_other_keys_are_ignored_and_missing_ones_usual(tmp_path: Path) -> None:
@@ -219,6 +245,29 @@ def test_values_below_min_probability_are_null(extractor: Extractor) -> None:
             assert (left.raw, left.confidence) == (field.raw, field.confidence)
             assert left.probability == field.probability
     assert any(field.value is not None for item in kept for field in item.fields.values())
+
+
+def test_values_below_a_promise_are_null_with_the_reason(extractor: Extractor) -> None:
+    """Fields have their own thresholds, or the shared one; values that have to be there stay."""
+    kept = read(extractor, Small)
+    sure = [item.fields["size"].confidence for item in kept if item.value.size is not None]
+    least = sorted(sure)[len(sure) // 2]
+    promise = promised(None, size=least, colour=0.0)
+    for one, other in zip(
+        kept, read(calibrated(extractor, Calibration(promise=promise)), Small), strict=True
+    ):
+        assert not other.errors
+        assert other.fields["colour"] == one.fields["colour"]
+        for name, low in (("size", least), ("smart", 2.0)):
+            before, after = one.fields[name], other.fields[name]
+            is_kept = before.value is None or before.confidence >= low
+            assert after.value == (before.value if is_kept else None)
+            assert after.left_out is not is_kept
+            assert (after.raw, after.confidence) == (before.raw, before.confidence)
+            assert is_kept or "for a precision of 0.9" in str(after.note)
+    required = read(calibrated(extractor, Calibration(promise=promise)), Shop)
+    plain = read(extractor, Shop)
+    assert [item.value.number for item in required] == [item.value.number for item in plain]
 
 
 def test_the_model_s_own_threshold_and_none(extractor: Extractor) -> None:

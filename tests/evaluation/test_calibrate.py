@@ -14,21 +14,26 @@ from command_line import jsonl, refused
 from conftest import TITLES
 from typer.testing import CliRunner
 
+from schemax.attributes import attr
 from schemax.base.calibration import FILE, Calibration, read_calibration
 from schemax.base.trained import SEEN
 from schemax.commands.cli import app
 from schemax.errors import InputError
 from schemax.evaluation.calibrate import (
     FitEntry,
+    calibrated,
     entries_of,
     fit_calibration,
     fit_confidence,
     pick_threshold,
+    promise_of,
     threshold_curve,
 )
 from schemax.evaluation.examples import Example
 from schemax.evaluation.seen import read_seen
+from schemax.extraction.declarations import read_schemas
 from schemax.extraction.extractor import Extractor
+from schemax.extraction.schema import AttrSchema
 from schemax.results import FieldResult, SlotText
 
 # Fits
@@ -182,6 +187,52 @@ def test_confidences_that_are_all_alike_are_remarked_on() -> None:
     assert "nearly constant (0.75" in str(fit.remark)
 
 
+class Coffee(AttrSchema):
+    brand: str | None = attr(title="Brand")
+    roast: str | None = attr(title="Roast")
+    weight: str = attr(title="Weight")
+
+
+def of_coffees(*values: tuple[str, int, int]) -> list[FitEntry]:
+    """Entries of (attribute, documents, wrong ones), less and less sure from 0.99 down to 0.50."""
+    return [
+        FitEntry(n, True, "vw" if n >= count - wrong else "vc", "vn", sure, sure, "Coffee", name)
+        for name, count, wrong in values
+        for n, sure in enumerate(np.linspace(0.99, 0.5, count).tolist())
+    ]
+
+
+def test_a_promise_by_field() -> None:
+    """A field of 200 values has a threshold by itself, above its wrong values; one of 30 shares;
+    one that requires a value has none, and keeps its values."""
+    made = of_coffees(("Brand", 200, 60), ("Roast", 30, 0), ("Weight", 90, 90))
+    promise = promise_of(made, {"Coffee": Coffee}, Calibration(), 0.9)
+    brand, roast = promise.fields["coffee"]["brand"], promise.fields["coffee"]["roast"]
+    assert promise.fields["coffee"].keys() == {"brand", "roast"}
+    assert (brand.by_itself, brand.values, roast.by_itself, roast.values) == (True, 200, False, 30)
+    assert brand.precision is not None
+    assert brand.precision[0] > 0.9
+    assert 0.6 < brand.coverage[0] < 0.8
+    assert brand.coverage[1] < brand.coverage[0] < brand.coverage[2]
+    assert promise.min_confidence("coffee", "brand") == brand.min_confidence
+    assert promise.min_confidence("coffee", "roast") == promise.together.min_confidence
+    assert promise.min_confidence("tea", "leaf") == promise.together.min_confidence
+    rows = list(promise.rows())
+    assert [(row[0], row[-1]) for row in rows] == [
+        ("all together", "promised"),
+        ("coffee: brand", "promised"),
+        ("coffee: roast", "shared threshold: fewer than 60 values"),
+    ]
+
+
+def test_a_precision_that_keeps_nothing_is_refused() -> None:
+    made = of_coffees(("Brand", 200, 60), ("Roast", 20, 0))
+    with pytest.raises(InputError, match=r"a precision of 0\.99: of the 44 most"):
+        promise_of(made, {"Coffee": Coffee}, Calibration(), 0.99)
+    with pytest.raises(InputError, match="all annotated fields require a value"):
+        promise_of(of_coffees(("Weight", 90, 0)), {"Coffee": Coffee}, Calibration(), 0.9)
+
+
 def test_what_cannot_be_fitted() -> None:
     unknown = [one._replace(annotated=False) for one in entries(("nv", "nn", 0.2))]
     with pytest.raises(InputError, match="no attribute of the schemas is annotated"):
@@ -240,6 +291,46 @@ def test_calibrate(
     assert Extractor.from_pretrained(folder).defaults.calibration == found
     assert found.usual_logprob < 0 < found.usual_deviation
     assert "the earlier calibration" not in done.stderr
+
+
+def test_calibrate_for_a_precision(folder: Path, tmp_path: Path) -> None:
+    """A model is right where the labels are what it writes, and wrong where they are not."""
+    texts = [f"{brand} TV {n}" for n in range(45) for brand in ("LG", "Sony")]
+    declared = SHOP.replace('"Sony"]', '"Sony"] | None').replace("Tea", "Radio")
+    (tmp_path / "shop.py").write_text(declared)
+    spec = f"{tmp_path / 'shop.py'}:Radio"
+    schema: Any = read_schemas(spec)
+    extractor = Extractor.from_pretrained(folder)
+    items = sorted(extractor.stream(texts, schema), key=lambda item: item.index)
+    rows = [
+        {"category": "Radio", "text": text, "attributes": {"Brand": item.value.brand}}
+        for text, item in zip(texts, items, strict=True)
+    ]
+    options = ("--model", folder, "--schemas", spec, "--precision", 0.9)
+    opposite = {"LG": "Sony", "Sony": "LG", None: "LG"}
+    wrong = [
+        row | {"attributes": {"Brand": opposite[item.value.brand]}}
+        for row, item in zip(rows, items, strict=True)
+    ]
+    refused(run(jsonl(tmp_path / "wrong.jsonl", wrong), *options), "no threshold proves")
+    assert not (folder / FILE).exists()
+    done = run(jsonl(tmp_path / "gold.jsonl", rows), *options)
+    assert done.exit_code == 0, done.output
+    assert "all together" in done.stdout
+    found = read_calibration(folder / FILE)
+    assert found.promise is not None
+    assert found.promise.precision == 0.9
+    assert found.promise.together.precision is not None
+    assert found.promise.together.precision[0] == 1
+    refused(run(tmp_path / "gold.jsonl", *options[:-1], 1), "--precision takes a number")
+    promised = calibrated(extractor, tmp_path / "gold.jsonl", schemas=spec, precision=0.9)
+    assert promised.defaults.calibration.promise is not None
+    out = tmp_path / "out.jsonl"
+    for verb in (["extract", spec, jsonl(tmp_path / "in.jsonl", rows), "-o", out], ["report", out]):
+        model = ["--model", folder, "--text", "text"] if verb[0] == "extract" else []
+        done = CliRunner().invoke(app, [*map(str, verb), *map(str, model)])
+        assert done.exit_code == 0, done.output
+    assert "all together" in (tmp_path / "out.jsonl.html").read_text("utf-8")
 
 
 def test_a_folder_of_data(folder: Path, tmp_path: Path, spec: str) -> None:

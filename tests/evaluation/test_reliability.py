@@ -86,6 +86,19 @@ def test_bins(found: Reliability) -> None:
     assert found.bins[8].accuracy == 0.5
 
 
+def test_intervals_count_values_of_a_document_as_fewer() -> None:
+    """90 of 100 right: Wilson's interval; of 10 documents of which 1 is all wrong, a wider one."""
+    right = [n >= 10 for n in range(100)]
+    apart = reliability([0.95] * 100, right)
+    alike = reliability([0.95] * 100, right, [n // 10 for n in range(100)])
+    assert apart is not None
+    assert alike is not None
+    assert apart.bins[9].interval == pytest.approx((0.825, 0.945), abs=0.002)
+    assert apart.curve[-1].interval == apart.bins[9].interval
+    assert alike.bins[9].interval == pytest.approx((0.59, 0.98), abs=0.02)
+    assert apart.bins[0].interval is None
+
+
 def test_risk_over_coverage(found: Reliability) -> None:
     """By descending confidence: right; one of two wrong, in no order; right; wrong."""
     risks = [0, 0.5 / 2, 1 / 3, 1 / 4, 2 / 5]
