@@ -382,10 +382,10 @@ def promise_of(
     named: dict[tuple[str, str], tuple[str, str]] = {}
     for category, schema in schemas.items():
         attributes = compile_attributes(schema)
-        labels, own = titles_of(attributes), settings_of(schema).category
+        labels, called = titles_of(attributes), settings_of(schema).category
         for a, is_optional in zip(attributes, optional_fields(schema, attributes), strict=True):
             if is_optional:
-                named[category, a.name] = named[category, labels[a.name]] = own, a.name
+                named[category, a.name] = named[category, labels[a.name]] = called, a.name
     values = [
         (calibration.confidence(entry.confidence), entry.outcome == "vc", entry.product, name)
         for entry in entries

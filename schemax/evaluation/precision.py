@@ -88,8 +88,8 @@ def share_of(chosen: Bools, documents: Ints) -> Share:
     """Returns the share of True, with its 95 % interval (Wilson, 1927). Values count as fewer, by
     the design effect."""
     numbers = np.unique(documents, return_inverse=True)[1]
-    missing = np.bincount(numbers, ~chosen)[:, None]
-    effect = _effect_of_threshold(np.bincount(numbers).astype(np.float64)[:, None], missing)
+    values, missing = np.bincount(numbers), np.bincount(numbers, ~chosen)
+    effect = _effect_of_threshold(*np.array([values, missing], np.float64)[:, :, None])
     count, share, square = len(chosen) / float(effect[0]), float(chosen.mean()), _QUANTILE**2
     middle = (share + square / (2 * count)) / (1 + square / count)
     spread = sqrt(square * (share * (1 - share) + square / (4 * count)) / count)
@@ -160,7 +160,8 @@ def _effect_of_threshold(values: Floats, wrong: Floats) -> Floats:
     share = wrong.sum(axis=0) / kept
     variance = ((wrong - share * values) ** 2).sum(axis=0) * holding / np.maximum(1, holding - 1)
     independent = kept * share * (1 - share)
-    return np.maximum(1, np.divide(variance, independent, np.ones_like(share), where=share % 1 > 0))
+    ones = np.ones_like(share)
+    return np.asarray(np.divide(variance, independent, ones, where=share % 1 > 0)).clip(min=1)
 
 
 def _effect_of_all(values: Floats, wrong: Floats) -> Floats:
@@ -178,7 +179,7 @@ def _effect_of_all(values: Floats, wrong: Floats) -> Floats:
     if not pairs or not within:
         return np.ones(values.shape[1])
     correlation = min(1.0, max(0.0, between / pairs / (within / sizes.sum())))
-    return 1 + correlation * ((values**2).sum(axis=0) / values.sum(axis=0) - 1)
+    return np.asarray(1 + correlation * ((values**2).sum(axis=0) / values.sum(axis=0) - 1))
 
 
 def _tail(trials: int, most: int, chance: float) -> float:

@@ -295,7 +295,7 @@ def test_calibrate(
 
 def test_calibrate_for_a_precision(folder: Path, tmp_path: Path) -> None:
     """A model is right where the labels are what it writes, and wrong where they are not."""
-    texts = [f"{brand} TV {n}" for n in range(45) for brand in ("LG", "Sony")]
+    texts = [f"{brand} TV {n}" for n in range(120) for brand in ("LG", "Sony")]
     declared = SHOP.replace('"Sony"]', '"Sony"] | None').replace("Tea", "Radio")
     (tmp_path / "shop.py").write_text(declared)
     spec = f"{tmp_path / 'shop.py'}:Radio"
@@ -312,7 +312,9 @@ def test_calibrate_for_a_precision(folder: Path, tmp_path: Path) -> None:
         row | {"attributes": {"Brand": opposite[item.value.brand]}}
         for row, item in zip(rows, items, strict=True)
     ]
-    refused(run(jsonl(tmp_path / "wrong.jsonl", wrong), *options), "no threshold proves")
+    done = run(jsonl(tmp_path / "wrong.jsonl", wrong), *options)
+    assert done.exit_code == 2, done.output
+    assert "error: no threshold proves a precision of 0.9" in done.stderr
     assert not (folder / FILE).exists()
     done = run(jsonl(tmp_path / "gold.jsonl", rows), *options)
     assert done.exit_code == 0, done.output
