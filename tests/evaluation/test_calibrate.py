@@ -149,12 +149,12 @@ def test_entries_and_their_fit() -> None:
         values,
     )
     assert found == [
-        FitEntry(0, True, "vc", "vn", 0.9, None),
-        FitEntry(0, True, "nv", "nn", 0.5, 0.2),
-        FitEntry(0, True, "vn", "vn", None, None),
-        FitEntry(1, True, "vw", "vn", 0.9, None),
-        FitEntry(1, False, "nv", "nn", 0.5, 0.2),
-        FitEntry(1, False, "nn", "nn", None, None),
+        FitEntry(0, True, "vc", "vn", 0.9, None, "Tea", "Brand"),
+        FitEntry(0, True, "nv", "nn", 0.5, 0.2, "Tea", "Flavor"),
+        FitEntry(0, True, "vn", "vn", None, None, "Tea", "Size"),
+        FitEntry(1, True, "vw", "vn", 0.9, None, "Tea", "Brand"),
+        FitEntry(1, False, "nv", "nn", 0.5, 0.2, "Tea", "Flavor"),
+        FitEntry(1, False, "nn", "nn", None, None, "Tea", "Size"),
     ]
     fit = fit_calibration(found)
     assert (fit.products, fit.before.values) == (2, 3)

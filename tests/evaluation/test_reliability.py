@@ -137,7 +137,7 @@ def test_only_annotated_pairs_with_a_value_count() -> None:
     ]
     scores = score_predictions(examples, predictions)
     assert reliability_of(scores, confidences) == reliability(
-        [0.95, 0.85, 0.15], [True, False, False]
+        [0.95, 0.85, 0.15], [True, False, False], [0, 0, 1]
     )
     assert reliability_of(scores, [{}, {}]) is None
 
