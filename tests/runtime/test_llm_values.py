@@ -38,7 +38,7 @@ INVOICES = [
 
 @pytest.fixture(scope="module")
 def extractor(smollm2: Path) -> Extractor:
-    return Extractor.from_pretrained(str(smollm2), dtype="float32")  # bfloat16 is slow on processors without it
+    return Extractor.from_pretrained(str(smollm2), dtype="float32")
 
 
 def test_numbers_in_texts_are_not_lost(extractor: Extractor) -> None:
