@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -20,6 +21,7 @@ from schemax.commands.options import (
     plain_warnings,
     verb,
 )
+from schemax.evaluation.cascades import curve_of
 from schemax.evaluation.comparison import compare, corrected
 from schemax.evaluation.datasets import dataset
 from schemax.evaluation.evaluate import ALONE, judged, measure_settings, origin_of, setting_of
@@ -27,10 +29,11 @@ from schemax.evaluation.judge import JudgeForm
 from schemax.evaluation.paper_table import Form, summaries, written
 from schemax.evaluation.reliability import check_picture, plot_reliability
 from schemax.evaluation.runs import check_alike, read_run
-from schemax.evaluation.tables import comparison_shown, runs_shown
+from schemax.evaluation.tables import comparison_shown, curve_shown, runs_shown
+from schemax.extraction.extractor import Extractor
 
 
-class Args(options.Server, options.Prompt, options.Labels):
+class Args(options.Cascade, options.Server, options.Prompt, options.Labels):
     """Options"""
 
     data: Path | None = argument("INPUT", default=None)
@@ -82,6 +85,7 @@ def evaluate(args: Args) -> None:
     text is also in INPUT are left out. The strict score takes an attribute that is not annotated as
     null. Later settings are compared with the
     first one, document by document; so are several models, separated by commas: --model base,tuned.
+    With --escalate-to: both models alone, their cascade, and its curve over --escalate-below.
     """
     if args.reliability is not None:
         check_picture("--reliability", args.reliability)
@@ -112,12 +116,18 @@ def evaluate(args: Args) -> None:
         (name, replace(args, decoding=name.removesuffix(ALONE) or None).settings())
         for name in names
     ]
+    several = [*models_named[1:], *decodings[1:], *counts[1:], *files]
+    if args.escalate_to is not None and several:
+        raise UsageError(
+            "--escalate-to takes one --model, one --decoding, one of --shots, and no --predictions"
+        )
     with plain_warnings():
+        parts = {} if args.escalate_to is None else _parts(args.extractor(args.prompt))
         models, runs = measure_settings(
             data,
-            models_named,
+            [*parts] or models_named,
             decodings,
-            lambda name: replace(args, model=name).extractor(args.prompt),
+            lambda name: parts[name] if parts else replace(args, model=name).extractor(args.prompt),
             limit=args.limit,
             shots=args.examples,
             counts=counts,
@@ -125,6 +135,10 @@ def evaluate(args: Args) -> None:
             predictions=files,
         )
         runs = [replace(run, dollars_per_hour=args.price_per_hour) for run in runs]
+        points = []
+        if parts:
+            alone, later, cascade = runs
+            points = curve_of(alone, later, cascade, args.escalate_below)
         if (judge := args.judge) is not None:
             if options.is_address(judge):
                 judging = options.by_chat(judge)
@@ -148,18 +162,31 @@ def evaluate(args: Args) -> None:
         ]
         for row, comparison in zip(rows[1:], comparisons, strict=True):
             row["against"] = runs[0].names | asdict(comparison)
+        if parts:
+            rows[-1]["curve"] = [point._asdict() for point in points]
         echo(json.dumps(rows, indent=2))
     elif args.table is not None:
         echo(written([*summaries(runs, comparisons)], args.table))
     else:
         setting = "\n".join(dict.fromkeys(map(setting_of, models.values())))
         show(*runs_shown(runs, comparisons, setting, by=args.by))
+        if parts:
+            show(*curve_shown(points))
     if (picture := args.reliability) is not None:
         curves = [(run.name, curve) for run in runs if (curve := run.reliability) is not None]
         if curves:
             plot_reliability(curves, picture)
         else:
             say(f"note: {picture} is not written: no predicted value has a confidence")
+
+
+def _parts(cascade: Extractor) -> dict[str | None, Extractor]:
+    """Returns both models of a cascade, and the cascade, by the names of their runs."""
+    assert cascade.further is not None
+    first, later = copy(cascade), cascade.further.extractor
+    first.further = None
+    names = first.name, later.name if later.name != first.name else f"{later.name} (next)"
+    return {names[0]: first, names[1]: later, f"{names[0]}, then {names[1]}": cascade}
 
 
 def _compare_saved(paths: tuple[Path, Path], as_json: bool) -> None:

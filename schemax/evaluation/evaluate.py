@@ -20,6 +20,7 @@ from schemax.base.resources import default_model
 from schemax.base.trained import note_trained
 from schemax.config import decoding_name
 from schemax.evaluation.benchmark.report import describe_environment
+from schemax.evaluation.cascades import surenesses
 from schemax.evaluation.datasets import Dataset, as_shown, note_texts, schemas_for, sha256_of
 from schemax.evaluation.examples import (
     Example,
@@ -48,6 +49,7 @@ from schemax.evaluation.seen import note_seen
 from schemax.evaluation.shots import Shots, prompted, shots_for
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.stated import titles_of
+from schemax.formats import get_format
 from schemax.io import fingerprint
 from schemax.results import Extraction
 from schemax.results.list_results import without_items
@@ -95,6 +97,9 @@ def measure(
         for field in item.fields.values()
         if field.legal_probability is not None
     ]
+    usual = extractor.defaults.named_format(next(iter(schemas.values()))) or "json"
+    written = get_format(settings.get("format") or usual)
+    is_whole = schema_parts == [schemas]
     ends = Counter(
         field.finish_reason for item in items for field in without_items(item.fields).values()
     )
@@ -114,6 +119,7 @@ def measure(
         invalid_rows=sum(any(item.errors for item in parts) for parts in rows),
         failed_rows=sum(not all(item.ok for item in parts) for parts in rows),
         legal_mass=mean(legal) if legal else None,
+        sureness=surenesses(examples, items, schemas, written) if is_whole else (),
         seed=(settings.get("decoding") or extractor.defaults.decoding).seed,
     )
 
@@ -318,7 +324,8 @@ def measure_settings(
     measurements: list[tuple[str | None, tuple[Any, ...]]] = []
     seen = {model: note_seen(own, model, examples) for model, own in extractors.items()}
     for model, extractor in extractors.items():
-        note_trained(model, extractor, decodings[0][1], shots or counts or None)
+        if extractor.further is None:  # a cascade's models are measured alone as well
+            note_trained(model, extractor, decodings[0][1], shots or counts or None)
         own = as_shown(schemas, data.schemas, examples, extractor, schema_examples)
         for name, settings in decodings:
             called = name or decoding_name(extractor.defaults.decoding)

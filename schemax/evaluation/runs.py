@@ -58,6 +58,8 @@ class EvaluationRun:
     model: the model's name, if several models read the examples.
     dollars_per_hour: of the machine; None if unknown.
     shots: the most examples in a prompt; None if not set.
+    sureness: attribute -> how sure the model is of its answer, null included; () for fields asked
+        for separately.
     legal_mass: the mean probability of tokens that fields' types allow; None if unknown.
     seed: of sampling.
     seen: counts of the examples that the model was "trained" and "calibrated" on.
@@ -80,6 +82,7 @@ class EvaluationRun:
     dollars_per_hour: float | None = None
     shots: int | None = None
     legal_mass: float | None = None
+    sureness: Sequence[Mapping[str, float | None]] = ()
     seed: int = 0
     seen: Mapping[str, int] = field(default_factory=dict)
     file: Path | None = None

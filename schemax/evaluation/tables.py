@@ -12,6 +12,7 @@ from rich.table import Table
 
 from schemax.base.messages import counted, some_of
 from schemax.base.terminal import Columns, in_blocks, table
+from schemax.evaluation.cascades import Point
 from schemax.evaluation.comparison import Comparison, Paired
 from schemax.evaluation.judge import agreement
 from schemax.evaluation.paper_table import summaries
@@ -62,6 +63,12 @@ def runs_shown(
         yield from ("LLM judge", table(judged, _JUDGED), table(judged, _AGREEMENT))
     for run, comparison in zip(runs[1:], comparisons, strict=True):
         yield from comparison_shown(comparison, runs[0].name, run.name)
+
+
+def curve_shown(curve: Sequence[Point]) -> Iterator[str | Table]:
+    """Yields the table of a cascade's curve."""
+    yield "The cascade by --escalate-below; costs relative to the next model alone"
+    yield table(curve, _CASCADE)
 
 
 def comparison_shown(comparison: Comparison, first: str, second: str) -> Iterator[str]:
@@ -143,6 +150,14 @@ _ENDS: Columns = {
     "length": lambda run: run.finish_reasons["length"],
     "invalid\nfields": lambda run: run.invalid_fields,
     "rows in\nerror": lambda run: run.invalid_rows,
+}
+_CASCADE: Columns = {
+    "below": lambda point: "all" if point.below is None else f"{point.below:.4g}",
+    "fields asked\nof the next": lambda point: f"{point.fields:.1%}",
+    "documents": lambda point: f"{point.documents:.1%}",
+    "F1": lambda point: point.f1,
+    "strict F1": lambda point: point.strict_f1,
+    "cost": lambda point: f"{point.cost:.2f}",
 }
 # Items: (name, reliability or None).
 _RELIABILITY: Columns = {
