@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import time
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +34,8 @@ class Args(options.Server, options.Prompt, options.Labels, without="template exa
     output: Path = option("-o FILE", default=Path("prompt.json"))
     """The prompt file."""
     time: str = option("TIME", default="10m")
-    """The most time that a run takes: 90s, 10m, 1h. A resumed run has the remaining time."""
+    """The most time that a run takes, loading included: 90s, 10m, 1h. A resumed run has the
+    remaining time."""
     templates: list[str] | None = option("--template FILE")
     """A further template to try, beside verbatim, standard, generic and the model's own; may be
     repeated."""
@@ -49,8 +52,11 @@ def fit(args: Args) -> None:
     order, and decoding. 20 documents are a start. No weights are trained.
 
     Writes one file, which `extract`, `serve`, `evaluate`, `explain`, `calibrate` and `trace` take
-    as --prompt, and says what it gains on documents that were held out.
+    as --prompt, and says what it gains on documents that were held out. A prompt that is worse on
+    them is refused. Outcomes and trials stay beside the file; the same command goes on from them,
+    if --time is longer.
     """
+    started = time.monotonic()
     seconds, output = _seconds(args.time), args.output
     if output.is_dir() or not output.parent.is_dir():
         raise UsageError(f"-o names a file in an existing folder, not {output}")
@@ -79,6 +85,7 @@ def fit(args: Args) -> None:
             examples,
             as_shown(schemas, labelled.schemas, examples, extractor, args.schema_examples),
             seconds=seconds,
+            started=started,
             templates=templates,
             format=args.format,
             sidecar=sidecar(output),
@@ -86,10 +93,30 @@ def fit(args: Args) -> None:
             tell=say,
         )
     write_prompt_file(result.prompt, output)
-    sidecar(output).unlink(missing_ok=True)
     show(*result.lines())
+    if result.changes_nothing:
+        say(f"{output}: nothing was better than the current prompt, so it changes nothing")
+        return
     say(f"{output}: {result.chosen}")
-    say(f"next: schemax extract SCHEMA INPUT --prompt {output}")
+    say(f"next: schemax extract {next_words(args)} --prompt {shlex.quote(str(output))}")
+
+
+def next_words(args: Args) -> str:
+    """Returns schema, input and model of a command that uses the prompt."""
+    spec = args.schemas
+    schema = "SCHEMA" if spec is None or spec.endswith(".json") else shlex.quote(spec)
+    names = "model", "server", "tokenizer", "adapter", "revision", "quantization", "dtype"
+    named = {name: getattr(args, name) for name in names}
+    return " ".join(
+        [
+            f"{schema} INPUT",
+            *(
+                f"--{name} {shlex.quote(value)}"
+                for name, value in named.items()
+                if value not in (None, "auto")
+            ),
+        ]
+    )
 
 
 def _seconds(text: str) -> float:

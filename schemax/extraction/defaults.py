@@ -41,8 +41,8 @@ class Defaults:
     calibration: the interpretation of the model's probabilities.
     prompt: the prompt file, see `Extractor.with_prompt`.
     trained: the settings of training, if the model's folder states them.
-    is_trained: True if schemax trained the model, or if somebody wrote a prompt for it: a prompt
-        file, or `prompt.jinja` or `schemax.json` in its folder.
+    is_trained: True if schemax trained the model, or if somebody wrote a prompt for it:
+        `prompt.jinja` or `schemax.json` in its folder. A prompt file changes only what it names.
     is_remote: True if a server decodes.
     """
 
@@ -81,7 +81,6 @@ class Defaults:
                 template=None if template else prompt.template,
             ),
             calibration=prompt.calibration or self.calibration,
-            is_trained=True,
         )
 
     def named_format(self, schema: type[Any]) -> str | OutputFormat | None:

@@ -105,7 +105,7 @@ class Extractions:
                 else:
                     yield from step
         finally:
-            self._close()
+            self.close()
             self._wait_until_left()
 
     async def __aiter__(self) -> AsyncGenerator[Extraction[Any]]:
@@ -122,14 +122,15 @@ class Extractions:
                     for item in step:
                         yield item
         finally:
-            self._close()
+            self.close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Ends the extractions, from any thread; documents under way are dropped."""
         self._is_closed = True
         if self._call is not None:
             self._call.close()
         if self._further is not None:
-            self._further.extractions._close()
+            self._further.extractions.close()
 
     def _wait_until_left(self) -> None:
         if self._call is not None:

@@ -201,6 +201,7 @@ def test_an_extractor_with_a_prompt(load: Callable[..., Extractor], file: Path) 
     assert fitted.compile(Small).format.name == "json"
     plain = load()
     assert plain.with_prompt(PROMPT).defaults.decoding == PROMPT.decoding
+    assert plain.with_prompt(PROMPT).model is plain.model
     assert plain.defaults.decoding == DecodingConfig()  # as it was
 
 

@@ -97,7 +97,9 @@ def test_autoregressive_outputs_are_as_before() -> None:
 def test_models_with_a_prompt_of_their_own(folder: Path) -> None:
     extractor = Extractor.from_pretrained(folder)
     assert copied(extractor) == [True, False]
-    assert not any(copied(extractor.with_prompt(PromptFile(decoding=DecodingConfig()))))
+    assert copied(extractor.with_prompt(PromptFile(decoding=DecodingConfig()))) == [True, False]
+    free = PromptFile(decoding=DecodingConfig(constrain="types"))
+    assert not any(copied(extractor.with_prompt(free)))
     (folder / "prompt.jinja").write_text(template_source("verbatim"))
     assert not any(copied(Extractor.from_pretrained(folder)))
 

@@ -35,6 +35,7 @@ from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.arrays import FreeList
+from schemax.runtime.slots.outputs import Watcher
 from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec
 
 
@@ -405,3 +406,12 @@ def test_refused_documents_are_told_of_as_they_are_met(
     assert "too long" in first.errors[0].message
     assert taken <= 100
     assert next(item.index for item in items if item.steps) == 499
+
+
+def test_extractions_end_when_another_thread_closes_them(codec: TextCodec, small: Any) -> None:
+    """Here the thread that runs the model does so, while the caller waits for a first document."""
+    extractor = Extractor(tiny_model("qwen3", codec.vocab_size), codec, eos_ids=codec.eos_ids)
+    watcher = Watcher(lambda _: reading.close())
+    reading = extractor.extractions(TITLES[:1], small, template=TEMPLATE, watcher=watcher)
+    assert list(reading) == []
+    assert len(extractor.extract(TITLES[:1], small, template=TEMPLATE, on_error="null")) == 1

@@ -137,6 +137,21 @@ def test_demonstrations_that_only_harm_are_not_shown() -> None:
     assert not found.run().shown
 
 
+def test_wins_by_chance_do_not_replace_the_start() -> None:
+    """Demonstrations win in 22 documents and lose in 18."""
+    rows, pool = rows_of("tea", each=40), {"tea": list(range(100, 104))}
+    shares = {0: [5] * 40, 4: [6 if row % 20 < 11 else 4 for row in range(40)]}
+
+    def measure(candidate: Candidate, chosen: Sequence[int]) -> Outcomes:
+        right = shares[len(candidate.shown.get("tea", ()))]
+        return np.array([(0, 0, 0, right[row], 10 - right[row]) for row in chosen], np.int64)
+
+    found = Search(measure, rows, pool, start := Candidate("verbatim"), constrain=(), rounds=0)
+    assert found.run() == start
+    assert any(trial.better for trial in found.trials[1:])
+    assert [trial.best_f1 for trial in found.trials[:2]] == [None, 0.5]
+
+
 def test_a_search_ends_when_its_time_is_over_with_the_best_so_far() -> None:
     rows, pool = rows_of("tea", each=10), {"tea": list(range(100, 140))}
 
@@ -204,7 +219,7 @@ def measured(path: Path, *rows: tuple[str, int], digest: str = "digest") -> dict
         known = dict(trials.outcomes)
         for key, row in rows:
             trials.add(key, row, OUTCOME)
-        trials.spend(1.5)
+        trials.spend("a prompt", 1.5, 3)
     return known
 
 
@@ -214,16 +229,19 @@ def test_what_was_measured_is_known_again(tmp_path: Path) -> None:
     assert measured(path, ("b", 5)) == {("a", 3): OUTCOME, ("b", 4): OUTCOME}
     with closing(Trials(path, "digest")) as trials:
         assert (len(trials.outcomes), trials.seconds) == (3, 3.0)
+        assert trials.rates == {"a prompt": 0.5}
 
 
-@pytest.mark.parametrize("cut", range(1, 60, 7))
+@pytest.mark.parametrize("cut", range(1, 95, 9))
 def test_a_line_that_was_cut_off_is_measured_again(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "_p.json.fit.jsonl"
     measured(path, ("a", 3), ("b", 4))
     path.write_bytes(path.read_bytes()[:-cut])
     known = measured(path, ("b", 4))
     assert ("a", 3) in known
-    assert (("b", 4) in known) == (cut <= len('{"seconds": 1.5}\n'))
+    assert (("b", 4) in known) == (
+        cut <= len('{"seconds": 1.5, "documents": 3, "candidate": "a prompt"}\n')
+    )
     assert measured(path) == {("a", 3): OUTCOME, ("b", 4): OUTCOME}
 
 

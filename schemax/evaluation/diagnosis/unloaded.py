@@ -44,7 +44,6 @@ class Unloaded:
         known = (folder / TRAINED).is_file()
         self.own_template = own if own.is_file() else None
         trained = read_trained(folder / TRAINED) if known else TrainedWith()
-        is_trained = known or self.own_template is not None or prompt is not None
         prompt = prompt or PromptFile()
         self.defaults = Defaults(
             format=trained.format,
@@ -52,7 +51,7 @@ class Unloaded:
             decoding=resolve_decoding(prompt.decoding or trained.decoding),
             prompt=prompt,
             trained=trained,
-            is_trained=is_trained,
+            is_trained=known or self.own_template is not None,
         )
 
     def compile(self, schema: type[Any], **settings: Any) -> CompiledSchema:

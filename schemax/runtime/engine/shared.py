@@ -258,11 +258,14 @@ class Call:
         """Lets go of what is not done. Its room is free with the next pass."""
         self.is_closed = True
         self._engine.notify()
+        with self._engine.lock:
+            self._changed.notify_all()
 
     def _is_ready(self) -> bool:
         return bool(
             self.results
             or self.is_done
+            or self.is_closed
             or self.error is not None
             or (self.is_open and not self.is_busy)
         )

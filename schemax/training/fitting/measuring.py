@@ -6,30 +6,31 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from threading import Timer
 from typing import Any, TextIO
 
 import numpy as np
 from pydantic import BaseModel
 
-from schemax.attributes.examples import FewShotExample
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.scores import scores_of
 from schemax.extraction.extractor import Extractor
+from schemax.extraction.prompt_file import Demonstration, PromptFile
 from schemax.results import Extraction
-from schemax.training.fitting.search import Candidate, Measure, Outcomes, OutOfTime
+from schemax.training.fitting.search import Candidate, Measure, Outcomes, OutOfTime, Trial
 
 OutcomeCounts = tuple[int, ...]
 """The counts of outcomes (`OUTCOMES`) of a document's pairs, by the protocol."""
 
 
 def sidecar(output: Path) -> Path:
-    """Returns the file of measured outcomes that belongs to an output."""
+    """Returns the file of measured outcomes and trials that belongs to an output."""
     return output.with_name(f"_{output.name}.fit.jsonl")
 
 
@@ -37,11 +38,15 @@ class Trials:
     """Outcomes by prompt and document, appended to a file line by line; path None: no file.
 
     digest: of all that outcomes depend on; a file with another digest is overwritten.
+    seconds: spent on measuring by earlier runs, then by this run, too.
+    rates: candidate, as text -> seconds per document when it was last read.
     """
 
     def __init__(self, path: Path | None, digest: str) -> None:
         self.outcomes: dict[tuple[str, int], OutcomeCounts] = {}
-        self.seconds = 0.0  # spent on measuring, earlier runs included
+        self.seconds = 0.0
+        self.rates: dict[str, float] = {}
+        self._recorded = 0
         self._file: TextIO | None = None
         if path is not None:
             end = self._read(path, digest)
@@ -56,9 +61,17 @@ class Trials:
         self.outcomes[key, row] = outcome
         self._write({"key": key, "row": row, "outcome": outcome})
 
-    def spend(self, seconds: float) -> None:
-        self.seconds += seconds
-        self._write({"seconds": round(seconds, 3)})
+    def spend(self, candidate: str, seconds: float, documents: int) -> None:
+        line = {"seconds": round(seconds, 3), "documents": documents, "candidate": candidate}
+        self._take(line)
+        self._write(line)
+
+    def record(self, trial: Trial) -> None:
+        """Writes a trial for people; a resumed run repeats the trials of the earlier run."""
+        if trial.number > self._recorded:
+            self._write(
+                {"trial": trial.number} | asdict(trial) | {"candidate": str(trial.candidate)}
+            )
 
     def close(self) -> None:
         if self._file is not None:
@@ -90,27 +103,32 @@ class Trials:
         return end
 
     def _take(self, line: Any) -> None:
-        if "seconds" in line:
+        if "trial" in line:
+            self._recorded = line["trial"]
+        elif "seconds" in line:
             self.seconds += line["seconds"]
+            self.rates[line["candidate"]] = line["seconds"] / max(1, line["documents"])
         else:
             self.outcomes[line["key"], line["row"]] = tuple(line["outcome"])
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The documents to read, and the options to read them with.
+    """The documents to read, and the parts of prompt files.
 
     examples: the labelled documents, as `as_declared` returns them.
-    shots: row -> demonstration.
+    demonstrations: the rows that can be shown.
     templates: name -> text; None is the template without a prompt file.
+    current: the candidate that stands for the prompt without a file.
     """
 
     extractor: Extractor
     examples: Sequence[Example]
     schemas: Mapping[str, type[BaseModel]]
-    shots: Mapping[int, FewShotExample]
+    demonstrations: Mapping[int, Demonstration]
     templates: Mapping[str, str | None]
     format: str | None
+    current: Candidate
 
     def decoding(self, candidate: Candidate) -> DecodingConfig:
         """Returns the extractor's decoding, with the candidate's settings."""
@@ -122,20 +140,20 @@ class Work:
         stated = {name: value for name, value in changes.items() if value is not None}
         return replace(self.extractor.defaults.decoding, **stated)
 
-    def options(self, candidate: Candidate) -> dict[str, Any]:
-        """Returns options of `Extractor.stream`, for documents of all categories."""
-        shown = {
-            category: [self.shots[row] for row in candidate.shown.get(category, ())]
-            for category in self.schemas
-        }
-        return {
-            "category": "category",
-            "format": self.format,
-            "template": self.templates[candidate.template],
-            "decoding": self.decoding(candidate),
-            # None: the examples that are shown without a prompt file.
-            "examples": shown if any(shown.values()) else None,
-        }
+    def prompt(self, candidate: Candidate) -> PromptFile:
+        """Returns a candidate as a prompt file, which chooses nothing for the current prompt."""
+        if candidate == self.current:
+            return PromptFile(format=self.format, decoding=self.extractor.defaults.decoding)
+        return PromptFile(
+            template=self.templates[candidate.template],
+            format=self.format,
+            decoding=self.decoding(candidate),
+            demonstrations=tuple(
+                self.demonstrations[row]
+                for category in self.schemas
+                for row in candidate.shown.get(category, ())
+            ),
+        )
 
     def outcome(self, row: int, item: Extraction[Any]) -> OutcomeCounts:
         """Returns the outcomes of the pairs of a document."""
@@ -156,17 +174,18 @@ def _unwarned() -> Iterator[None]:
         package_logger.setLevel(before)
 
 
-def measuring(work: Work, trials: Trials, seconds: float) -> Measure:
+def measuring(work: Work, trials: Trials, allowed: Callable[[int], float]) -> Measure:
     """Returns a `Measure` that reads no document twice with the same prompt.
 
-    seconds: the time for measuring, including earlier runs.
+    allowed: number of documents -> the seconds that reading them may take now.
     """
 
     def measure(candidate: Candidate, rows: Sequence[int]) -> Outcomes:
         keys = {row: candidate.key(work.examples[row].category) for row in rows}
         missing = [row for row in rows if (keys[row], row) not in trials.outcomes]
         if missing:
-            if trials.seconds >= seconds:
+            seconds = allowed(len(missing))
+            if seconds <= 0:
                 raise OutOfTime
             _read(work, trials, seconds, candidate, keys, missing)
         outcomes = [trials.outcomes[keys[row], row] for row in rows]
@@ -186,28 +205,31 @@ def _read(
     """Reads documents with a candidate. Raises OutOfTime if the time ends before the last."""
     started, left = time.monotonic(), len(rows)
     wanted = {work.examples[row].category for row in rows}
-    options = work.options(candidate)
     schemas = {name: schema for name, schema in work.schemas.items() if name in wanted}
-    if options["examples"] is not None:
-        options["examples"] = {name: options["examples"][name] for name in schemas}
     records = (shown_record(work.examples[row]) for row in rows)
+    prompt = work.prompt(candidate)
     with _unwarned():
         try:
-            reading: Any = work.extractor.stream(records, schemas, **options)
+            reader = work.extractor.with_prompt(prompt)
+            reading = reader.extractions(records, schemas, category="category")
         except InputError:  # more demonstrations than the model's context holds
-            if options["examples"] is None:
+            if not prompt.demonstrations:
                 raise
             for row in rows:
-                unread = Extraction[Any](None, 0, None)
+                unread: Extraction[Any] = Extraction(None, 0, None)
                 trials.add(keys[row], row, work.outcome(row, unread))
             return
-        with closing(reading) as stream:
-            for item in stream:
+        # Documents are read side by side, so the time may end before the first is done.
+        timer = Timer(started + seconds - time.monotonic(), reading.close)
+        timer.daemon = True
+        timer.start()
+        try:
+            for item in reading:
                 row = rows[item.index]
                 trials.add(keys[row], row, work.outcome(row, item))
                 left -= 1
-                if left and trials.seconds + time.monotonic() - started >= seconds:
-                    break
-    trials.spend(time.monotonic() - started)
+        finally:
+            timer.cancel()
+    trials.spend(str(candidate), time.monotonic() - started, len(rows) - left)
     if left:
         raise OutOfTime

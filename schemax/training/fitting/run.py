@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import copy
@@ -13,8 +14,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from schemax.attributes import compile_attributes, settings_of
-from schemax.attributes.examples import FewShotExample
-from schemax.base.calibration import Calibration
 from schemax.base.messages import counted
 from schemax.base.resources import version
 from schemax.compiler.prompt import template_source, usual_template
@@ -38,11 +37,14 @@ from schemax.extraction.stated import titles_of
 from schemax.io import fingerprint
 from schemax.servers.remote import RemoteModel
 from schemax.training.fitting.measuring import Trials, Work, measuring
-from schemax.training.fitting.search import SIZES, Candidate, Search, Trial
+from schemax.training.fitting.search import (
+    FEWEST_FOR_INTERVAL,
+    SIZES,
+    Candidate,
+    Search,
+    Trial,
+)
 from schemax.training.fitting.split import Split, coverage_order, split_rows
-
-SEARCHING = 0.8
-"""The share of the time for the search; then held-out documents are read and values calibrated."""
 
 READY_MADE = ("verbatim", "standard", "generic")
 NEAREST = (4, 8)
@@ -54,6 +56,7 @@ MOST_SHOWN = 1000
 class FitResult:
     """The chosen prompt, with the trials of the search.
 
+    chosen: the best candidate; the first trial's if nothing was better than the current prompt.
     before, after: scores on the held-out documents, without a prompt file and with this one.
     """
 
@@ -63,27 +66,42 @@ class FitResult:
     before: Scores
     after: Scores
 
-    def gain(self, *, strict: bool = False) -> Interval:
-        """Returns the 95 % interval of F1(after) - F1(before): paired bootstrap over documents."""
+    @property
+    def changes_nothing(self) -> bool:
+        return self.chosen == self.trials[0].candidate
+
+    def gain(self, *, strict: bool = False) -> Interval | None:
+        """Returns the 95 % interval of F1(after) - F1(before): paired bootstrap over documents;
+        None for fewer than ten documents."""
+        if self.after.products < FEWEST_FOR_INTERVAL:
+            return None
         return difference_interval(
             self.before.counts(strict=strict), self.after.counts(strict=strict)
         )
 
     def lines(self) -> Iterator[str]:
         """Yields the gain on the held-out documents, as text."""
-        yield f"{counted(self.after.products, 'document')} held out:"
+        held_out = f"{counted(self.after.products, 'document')} held out"
+        if self.after.products < FEWEST_FOR_INTERVAL:
+            held_out += (
+                f", too few to tell whether the prompt file is better: intervals need "
+                f"{FEWEST_FOR_INTERVAL}, which {5 * FEWEST_FOR_INTERVAL} labels have"
+            )
+        yield f"{held_out}:"
         for name, strict in (("F1", False), ("strict F1", True)):
             before, after = (_f1(scores, strict) for scores in (self.before, self.after))
             gain = self.gain(strict=strict)
-            yield (
-                f"{name}: {before} before, {after} with the prompt file; the difference is "
-                f"{gain.low:+.3f} to {gain.high:+.3f}"
+            difference = (
+                "" if gain is None else f"; the difference is {gain.low:+.3f} to {gain.high:+.3f}"
             )
+            yield f"{name}: {before} before, {after} with the prompt file{difference}"
 
 
 def _f1(scores: Scores, strict: bool) -> str:
-    interval = f1_interval(scores.counts(strict=strict))
     f1 = (scores.strict if strict else scores.protocol).f1
+    if scores.products < FEWEST_FOR_INTERVAL:
+        return f"{f1:.3f}"
+    interval = f1_interval(scores.counts(strict=strict))
     return f"{f1:.3f} ({interval.low:.3f} to {interval.high:.3f})"
 
 
@@ -93,6 +111,7 @@ def fit(
     schemas: Mapping[str, type[BaseModel]],
     *,
     seconds: float = 600.0,
+    started: float | None = None,
     templates: Mapping[str, str] | None = None,
     format: str | None = None,
     sidecar: Path | None = None,
@@ -104,86 +123,110 @@ def fit(
 
     examples: as `as_declared` returns them.
     schemas: by category.
-    seconds: the time, including earlier runs in the sidecar; four fifths of it are for the search.
+    seconds: the time for all, including earlier runs in the sidecar.
+    started: the value of `time.monotonic` when the time began; None: now.
     templates: name -> text of further templates.
     format: for all categories; None: their own.
-    sidecar: a file of measured outcomes; a run that was killed resumes from it.
+    sidecar: a file of measured outcomes and trials; a run resumes from it.
     model: identifies the model in the sidecar; None: a digest of its weights.
     tell: receives a line per trial.
 
-    Raises InputError for too few documents, and if the time ends before the first measurement.
+    Raises InputError for too few documents, if the time ends before the first measurement, and for
+    a prompt that is worse on the held-out documents, by the 95 % interval.
     """
-    plain = _without_prompt(extractor)
+    started = time.monotonic() if started is None else started
+    plain = copy(extractor)
+    plain.defaults = replace(extractor.defaults, prompt=PromptFile())
     split = split_rows(examples, seed)
-    shots = _shots(examples, schemas, split, tell)
-    work = Work(
-        plain, examples, schemas, shots, _templates(plain, schemas, templates or {}), format
-    )
-    digest = _digest(work, split, model)
-    with closing(Trials(sidecar, digest)) as trials:
+    shown = _demonstrations(examples, schemas, split, tell)
+    named = _templates(plain, schemas, templates or {})
+    work = Work(plain, examples, schemas, shown, named, format, _current(plain, schemas, named))
+    with closing(Trials(sidecar, _digest(work, split, model))) as trials:
         if trials.known:
-            tell(f"{trials.known} measured answers are in {sidecar}; the run resumes behind them")
-        searching = SEARCHING * seconds
-        measure = measuring(work, trials, searching)
-        first = _first(work)
-        space = _space(work, split, first)
-        search = Search(measure, split.deciding, best=first, seed=seed, **space)
+            tell(
+                f"{trials.known} measured answers are in {sidecar}; the run resumes behind them, "
+                "with the time that they leave"
+            )
+        over = started + seconds - trials.seconds
+        measure = measuring(work, trials, lambda count: allowed(count, over - time.monotonic()))
+        search = Search(
+            measure, split.deciding, best=work.current, seed=seed, **_space(work, split)
+        )
+        held_out = [examples[row] for rows in split.held_out.values() for row in rows]
+        deciding = [examples[row] for rows in split.deciding.values() for row in rows]
+        is_calibrated = sum(len(example.attributes) for example in deciding) >= FEWEST
+        again = len(deciding) if is_calibrated else 0
+
+        def allowed(count: int, left: float) -> float:
+            """Returns the seconds for `count` documents, such that the rest of the run can follow:
+            reading the held-out documents twice, and calibrating."""
+            rates = trials.rates
+            if search.best == work.current:
+                rest = len(held_out) * rates.get(str(work.current), 0.0)
+            else:
+                slowest = max(rates.values(), default=0.0)
+                best = rates.get(str(search.best), slowest)
+                rest = len(held_out) * (rates.get(str(work.current), slowest) + best) + again * best
+            # The candidate that is read now may be the slowest of all, and win.
+            return min(left - rest, left * count / (count + 2 * len(held_out) + again))
 
         def tell_trial(trial: Trial) -> None:
-            left = max(0.0, searching - trials.seconds)
-            usual = trials.seconds / trial.number
-            about = min(search.expected, trial.number + int(left / max(usual, 1e-9)))
-            better = ", the best so far" if trial.better and trial.number > 1 else ""
-            tell(
-                f"trial {trial.number} of about {max(about, trial.number)}: {trial.candidate}: "
-                f"F1 {trial.f1:.3f} +- {trial.half_width:.3f} on "
-                f"{counted(trial.documents, 'document')}{better}"
-            )
+            trials.record(trial)
+            spent = max(1e-9, seconds - (over - time.monotonic()))
+            about = min(search.expected, int(trial.number * seconds / spent))
+            tell(f"trial {trial.number} of about {max(about, trial.number)}: {trial}")
 
         search.tell = tell_trial
         chosen = search.run()
     if not search.trials:
         raise InputError(
-            f"{seconds:g} seconds were over before the current prompt was measured on "
-            f"{sum(map(len, split.deciding.values()))} documents; give more time"
+            f"{seconds:g} seconds are too few to measure the current prompt on "
+            f"{len(deciding)} documents, and then on {len(held_out)} more; give more time"
         )
-    prompt = _prompt_file(work, chosen, split)
     tell("reading the documents held out, without the prompt and with it")
-    held_out = [examples[row] for rows in split.held_out.values() for row in rows]
-    before, after = (
-        scores_of(held_out, extractions_of(reader, held_out, schemas, format=format), schemas)
-        for reader in (_without_prompt(extractor, raw=False), plain.with_prompt(prompt))
-    )
-    return FitResult(prompt, chosen, search.trials, before, after)
+    prompt = work.prompt(chosen)
+    before = after = _scores(plain, held_out, schemas, format)
+    if chosen != work.current:
+        prompt = _whole(work, chosen, split, deciding if is_calibrated else ())
+        after = _scores(plain.with_prompt(prompt), held_out, schemas, format)
+    result = FitResult(prompt, chosen, search.trials, before, after)
+    gain = result.gain()
+    if gain is not None and gain.high < 0:
+        raise InputError(
+            f"refused: {chosen} is worse than the current prompt on the {len(held_out)} documents "
+            f"held out: the difference of F1 is {gain.low:+.3f} to {gain.high:+.3f}. Stay with the "
+            "current prompt, or label more documents"
+        )
+    return result
 
 
-def _without_prompt(extractor: Extractor, *, raw: bool = True) -> Extractor:
-    """Returns the extractor without a prompt file; raw: without a calibration, too."""
-    bare = copy(extractor)
-    calibration = Calibration() if raw else extractor.defaults.calibration
-    bare.defaults = replace(extractor.defaults, prompt=PromptFile(), calibration=calibration)
-    return bare
+def _scores(
+    reader: Extractor,
+    examples: Sequence[Example],
+    schemas: Mapping[str, type[BaseModel]],
+    format: str | None,
+) -> Scores:
+    return scores_of(examples, extractions_of(reader, examples, schemas, format=format), schemas)
 
 
-def _shots(
+def _demonstrations(
     examples: Sequence[Example],
     schemas: Mapping[str, type[BaseModel]],
     split: Split,
     tell: Callable[[str], None],
-) -> dict[int, FewShotExample]:
-    """Returns rows that are not held out as examples; drops misfits from the pool."""
-    names, shots = row_ids(examples), dict[int, FewShotExample]()
+) -> dict[int, Demonstration]:
+    """Returns rows that are not held out as demonstrations; drops misfits from the pool."""
+    names, shown = row_ids(examples), dict[int, Demonstration]()
     for category, rows in split.pool.items():
         for row in (*rows, *split.deciding[category]):
             example = examples[row]
             try:
-                schema = schemas[category]
-                instance = labelled_instance(names[row], category, example.stated, schema)
-                shots[row] = shown_text(names[row], example), instance
+                labelled_instance(names[row], category, example.stated, schemas[category])
+                shown[row] = _demonstration(example, names[row], schemas[category])
             except InputError as error:
                 tell(f"never shown: {error}")
-        split.pool[category] = [row for row in rows if row in shots]
-    return shots
+        split.pool[category] = [row for row in rows if row in shown]
+    return shown
 
 
 def _templates(
@@ -196,15 +239,18 @@ def _templates(
     return dict([first]) | {name: template_source(name) for name in READY_MADE} | dict(more)
 
 
-def _first(work: Work) -> Candidate:
+def _current(
+    extractor: Extractor, schemas: Mapping[str, type[BaseModel]], templates: Mapping[str, Any]
+) -> Candidate:
     """Returns the current prompt as a candidate.
 
-    For models that schemax did not train, it names the settings that a prompt file leaves out.
+    For models that schemax did not train, it names the settings that candidates without its
+    template would lose.
     """
-    extractor, name = work.extractor, next(iter(work.templates))
+    name = next(iter(templates))
     if extractor.defaults.is_trained or not _has_slots(extractor):
         return Candidate(name)
-    settled = [extractor.defaults.settled(schema)[0] for schema in work.schemas.values()]
+    settled = [extractor.defaults.settled(schema)[0] for schema in schemas.values()]
     return Candidate(
         name,
         constrain="document"
@@ -219,10 +265,10 @@ def _has_slots(extractor: Extractor) -> bool:
     return extractor.defaults.decoding.is_held and not isinstance(extractor.model, RemoteModel)
 
 
-def _space(work: Work, split: Split, first: Candidate) -> dict[str, Any]:
+def _space(work: Work, split: Split) -> dict[str, Any]:
     """Returns what a `Search` tries for this model; rows that cover most come first."""
-    extractor = work.extractor
-    labels = {row: work.examples[row].stated for row in work.shots}
+    extractor, current = work.extractor, work.current
+    labels = {row: work.examples[row].stated for row in work.demonstrations}
     pool = {}
     for category, rows in split.pool.items():
         names = list(titles_of(compile_attributes(work.schemas[category])).values())
@@ -230,9 +276,9 @@ def _space(work: Work, split: Split, first: Candidate) -> dict[str, Any]:
     config = extractor.defaults.decoding
     slots = _has_slots(extractor)
     alternative: Constrain = (
-        "types" if (first.constrain or config.constrain) == "document" else "document"
+        "types" if (current.constrain or config.constrain) == "document" else "document"
     )
-    scored = first.contextual_calibration
+    scored = current.contextual_calibration
     scored = config.contextual_calibration if scored is None else scored
     nearest = config.documents == "isolated" and not extractor.model.refusal(
         replace(config, nearest_examples=NEAREST[0])
@@ -270,37 +316,20 @@ def _digest(work: Work, split: Split, model: Mapping[str, Any] | None) -> str:
     return fingerprint.digest(json.dumps(basis, sort_keys=True, default=str))
 
 
-def _prompt_file(work: Work, chosen: Candidate, split: Split) -> PromptFile:
-    """Returns the candidate as a prompt file, calibrated if there are enough labels."""
-    names = row_ids(work.examples)
-
-    def demonstrations(shown: Mapping[str, Sequence[int]]) -> tuple[Demonstration, ...]:
-        return tuple(
-            _demonstration(work.examples[row], names[row], work.schemas[category])
-            for category in work.schemas
-            for row in shown.get(category, ())
-        )
-
-    prompt = PromptFile(
-        template=work.templates[chosen.template],
-        format=work.format,
-        decoding=work.decoding(chosen),
-        demonstrations=demonstrations(chosen.shown),
-    )
-    shown = chosen.shown
+def _whole(work: Work, chosen: Candidate, split: Split, deciding: Sequence[Example]) -> PromptFile:
+    """Returns the candidate as a prompt file, calibrated if `deciding` is not empty."""
+    prompt = whole = work.prompt(chosen)
     if chosen.nearest:
         # The choice is made, so the deciding rows may be shown, too.
-        shown = {
-            name: (*rows, *(row for row in split.deciding[name] if row in work.shots))
-            for name, rows in shown.items()
+        more = {
+            name: (*rows, *(row for row in split.deciding[name] if row in work.demonstrations))
+            for name, rows in chosen.shown.items()
         }
-    whole = replace(prompt, demonstrations=demonstrations(shown))
-    deciding = [work.examples[row] for rows in split.deciding.values() for row in rows]
-    if sum(len(example.attributes) for example in deciding) < FEWEST:
+        whole = work.prompt(chosen.with_rows(more))
+    if not deciding:
         return whole
-    reader = work.extractor.with_prompt(prompt)
     try:
-        fit = calibrate(reader, deciding, work.schemas, [work.format])
+        fit = calibrate(work.extractor.with_prompt(prompt), deciding, work.schemas, [work.format])
     except InputError:  # no value, or none with a confidence
         return whole
     return replace(whole, calibration=fit.calibration)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from schemax.base.messages import counted
 from schemax.config import Constrain
 from schemax.evaluation.scores import f1_interval, f1_of, resampled
 
@@ -55,7 +56,7 @@ class Candidate:
 
     def _demonstrations(self) -> str:
         if not any(self.shown.values()):
-            return "as it is now"
+            return "demonstrations as now"
         counts = {len(rows) for rows in self.shown.values()}
         count = "-".join(map(str, sorted({min(counts), max(counts)})))
         if self.nearest:
@@ -100,11 +101,16 @@ class OutOfTime(Exception):
     """The time for measuring is over."""
 
 
+FEWEST_FOR_INTERVAL = 10
+"""The fewest documents whose bootstrap gives an interval worth showing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A measured candidate: its F1 on the documents that it was compared on.
 
     half_width: of the 95 % interval.
+    best_f1: that of the best candidate before it, on the same documents; None for the first trial.
     better: True if the candidate became the best so far.
     """
 
@@ -113,7 +119,15 @@ class Trial:
     f1: float
     half_width: float
     documents: int
+    best_f1: float | None
     better: bool
+
+    def __str__(self) -> str:
+        width = f" +- {self.half_width:.3f}" if self.documents >= FEWEST_FOR_INTERVAL else ""
+        text = f"{self.candidate}: F1 {self.f1:.3f}{width} on {counted(self.documents, 'document')}"
+        if self.best_f1 is not None:
+            text += f", the best before it {self.best_f1:.3f}"
+        return text + ("; it is the best so far" if self.better and self.number > 1 else "")
 
 
 @dataclass(slots=True)
@@ -153,12 +167,20 @@ class Search:
         return 1 + first + len(self.contextual_calibration) + 5 * self.rounds
 
     def run(self) -> Candidate:
-        """Returns the best candidate when all are tried or the time is over."""
+        """Returns the best candidate when all are tried or the time is over.
+
+        Many small wins by chance do not replace the start: the best must surely beat it.
+        """
+        start = self.best
         try:
-            self._record(self.best, self.measure(self.best, self._all), better=True)
+            outcomes = self.measure(start, self._all)
+            self._record(start, outcomes, None, better=True)
             self.search()
         except OutOfTime:
             pass
+        if self.best != start:
+            share = better_share(outcomes, self.measure(self.best, self._all))
+            self.best = self.best if share >= SURE else start
         return self.best
 
     def search(self) -> None:
@@ -227,10 +249,10 @@ class Search:
             rated = []
             for candidate in left:
                 outcomes = self.measure(candidate, part)
-                share = better_share(self.measure(self.best, part), outcomes)
-                hopeless = share < HOPELESS
+                before = self.measure(self.best, part)
+                hopeless = better_share(before, outcomes) < HOPELESS
                 if hopeless or len(left) > 1:
-                    self._record(candidate, outcomes)
+                    self._record(candidate, outcomes, before)
                 if not hopeless:
                     rated.append((score(outcomes), candidate))
             rated.sort(key=lambda pair: -pair[0])
@@ -238,7 +260,7 @@ class Search:
         for candidate in left:
             outcomes, before = (self.measure(which, self._all) for which in (candidate, self.best))
             better = better_share(before, outcomes) >= LIKELY
-            self._record(candidate, outcomes, better=better)
+            self._record(candidate, outcomes, before, better=better)
             if better:
                 self.best = candidate
 
@@ -253,7 +275,7 @@ class Search:
             candidate = self.best.with_rows(proposal)
             outcomes = self.measure(candidate, part)
             if len(part) < len(self._all):
-                self._record(candidate, outcomes)
+                self._record(candidate, outcomes, self.measure(self.best, part))
             read.append((proposal, outcomes))
         chosen = {}
         for category in self.best.shown:
@@ -273,7 +295,7 @@ class Search:
             for category, rows in chosen.items()
             if better_share(before[places[category]], outcomes[places[category]]) >= SURE
         }
-        self._record(candidate, outcomes, better=bool(better))
+        self._record(candidate, outcomes, before, better=bool(better))
         self.best = self.best.with_rows(better)
 
     def _places(self, category: str, rows: Sequence[int]) -> list[int]:
@@ -301,11 +323,19 @@ class Search:
             if proposals:
                 yield proposals
 
-    def _record(self, candidate: Candidate, outcomes: Outcomes, *, better: bool = False) -> None:
+    def _record(
+        self,
+        candidate: Candidate,
+        outcomes: Outcomes,
+        before: Outcomes | None,
+        *,
+        better: bool = False,
+    ) -> None:
+        """before: the outcomes of the best so far on the same documents."""
         low, high = f1_interval(outcomes)
-        number = len(self.trials) + 1
-        half = (high - low) / 2
-        trial = Trial(number, candidate, score(outcomes), half, len(outcomes), better)
+        best_f1 = None if before is None else score(before)
+        number, half, count = len(self.trials) + 1, (high - low) / 2, len(outcomes)
+        trial = Trial(number, candidate, score(outcomes), half, count, best_f1, better)
         self.trials.append(trial)
         self.tell(trial)
 
