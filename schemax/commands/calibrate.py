@@ -67,7 +67,9 @@ def calibrate(args: Args) -> None:
         raise UsageError("--shots requires --examples")
     if args.precision in (0, 1):
         raise UsageError("--precision takes a number above 0 and below 1")
-    labelled = dataset(args.data, "train", args.schemas, args.language)
+    labelled = dataset(
+        args.data, "train", args.schemas, args.language, ignore_extra=args.ignore_extra
+    )
     # Imported here because they import torch, which takes seconds.
     from schemax.evaluation.calibrate import calibrate_on
     from schemax.evaluation.seen import add_seen, read_seen

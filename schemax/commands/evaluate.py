@@ -111,7 +111,7 @@ def evaluate(args: Args) -> None:
     models_named: list[str | None] = [None] if loads else []
     if args.model:
         models_named = [name.strip() for name in args.model.split(",")]
-    data = dataset(args.data, "test", args.schemas, args.language)
+    data = dataset(args.data, "test", args.schemas, args.language, ignore_extra=args.ignore_extra)
     decodings = [
         (name, replace(args, decoding=name.removesuffix(ALONE) or None).settings())
         for name in names

@@ -62,7 +62,7 @@ def explain(args: Args) -> None:
     declared = read_schema(args.schema)
     settings = args.settings()
     prompt = None if args.prompt is None else read_prompt_file(args.prompt)
-    settings["examples"] = few_shot(args.examples, declared)
+    settings["examples"] = few_shot(args.examples, declared, ignore_extra=args.ignore_extra)
     with plain_warnings(quiet=True):  # the contract contains the warnings
         model = args.unloaded(prompt)
         settings["examples"] = model.defaults.chosen_examples(declared, settings)

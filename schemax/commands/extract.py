@@ -284,7 +284,7 @@ def extract(context: typer.Context, args: Args) -> None:
                 show(*matches_shown(counts), on_stderr=True)
             keep = kept_for(by, keep, schemas)
             source = source_of(args.input, settings, args.limit, shard, keep)
-        settings["examples"] = few_shot(args.examples, schemas)
+        settings["examples"] = few_shot(args.examples, schemas, ignore_extra=args.ignore_extra)
         more = {"details": _details(args.details), "on_too_long": args.on_too_long}
         task = args.task(schemas, settings, keep=keep, **more)
         if not quiet:

@@ -16,7 +16,6 @@ from schemax.commands import options
 from schemax.commands.options import UsageError, argument, option, plain_warnings, verb
 from schemax.compiler.prompt import load_template, template_source
 from schemax.evaluation.datasets import as_shown, dataset, schemas_for
-from schemax.evaluation.labelled_schemas import as_declared
 from schemax.evaluation.seen import note_seen
 from schemax.extraction.prompt_file import write_prompt_file
 from schemax.io.storage import refuse_inputs
@@ -66,7 +65,9 @@ def fit(args: Args) -> None:
     for text in templates.values():
         load_template(text)
     args.check()
-    labelled = dataset(args.data, "train", args.schemas, args.language)
+    labelled = dataset(
+        args.data, "train", args.schemas, args.language, ignore_extra=args.ignore_extra
+    )
     # Imported here because they import torch, which takes seconds.
     from schemax.training.fitting import fit as fitted
     from schemax.training.fitting.measuring import sidecar
@@ -77,8 +78,9 @@ def fit(args: Args) -> None:
         extractor = copy(args.extractor())
         decoding = decoding or extractor.defaults.decoding
         extractor.defaults = replace(extractor.defaults, decoding=decoding)
-        schemas = schemas_for(labelled.schemas, read, [extractor], labelled.language)
-        examples = as_declared(read, schemas)
+        models, extra = [extractor], labelled.ignore_extra
+        schemas = schemas_for(labelled.schemas, read, models, labelled.language, ignore_extra=extra)
+        examples = labelled.declared(read, schemas)
         note_seen(extractor, args.model, examples)
         result = fitted(
             extractor,

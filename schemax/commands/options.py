@@ -299,7 +299,14 @@ class Cascade(Loading):
         return Extractor.cascade([extractor, further], confidence=self.escalate_below)
 
 
-class Prompt(Options):
+class Extra(Options):
+    """Options"""
+
+    ignore_extra: bool = False
+    """Leave out labels without an attribute in the schema, and name them. Default: an error."""
+
+
+class Prompt(Extra):
     """Model and prompt"""
 
     format: str | None = None
@@ -338,7 +345,7 @@ class Language(Options):
     April. Fields and nested models keep their own. Default: the schema's."""
 
 
-class Labels(Language):
+class Labels(Extra, Language):
     """Options"""
 
     schemas: str | None = option("SCHEMAS")

@@ -20,7 +20,7 @@ from schemax.commands.options import argument, listed, option, plain_warnings, v
 from schemax.errors import InputError
 
 
-class Args(options.Cascade, options.Prompt, without="format examples"):
+class Args(options.Cascade, options.Prompt, without="format examples ignore_extra"):
     """Options"""
 
     model: str | None = argument("MODEL", default=None)

@@ -47,7 +47,9 @@ def trace(args: Args) -> None:
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"-o writes a page: {output} must end with .html")
     declared = in_language(read_schema(args.schema), args.language)
-    settings = args.settings() | {"examples": few_shot(args.examples, declared)}
+    settings = args.settings() | {
+        "examples": few_shot(args.examples, declared, ignore_extra=args.ignore_extra)
+    }
     document = first_document(args.text)
     with plain_warnings():
         extractor = args.extractor(args.prompt)

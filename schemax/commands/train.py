@@ -190,7 +190,9 @@ def train(args: Args) -> None:
         options.hush_libraries()
         outcome = fine_tune(
             out,
-            dataset(args.data, "train", args.schemas, args.language),
+            dataset(
+                args.data, "train", args.schemas, args.language, ignore_extra=args.ignore_extra
+            ),
             settings,
             lambda: _loaded(args, settings, loading),
             load_teacher,

@@ -24,7 +24,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.datasets import Dataset, as_shown, dataset, schemas_for
 from schemax.evaluation.examples import Example, read_examples
-from schemax.evaluation.labelled_schemas import as_declared, note_misfits
+from schemax.evaluation.labelled_schemas import note_misfits
 from schemax.evaluation.precision import Bools, choose_thresholds, share_of
 from schemax.evaluation.reliability import VALUES, Reliability, reliability
 from schemax.evaluation.scores import (
@@ -447,8 +447,9 @@ def calibrate_on(
     if (decoding or extractor.defaults.decoding).layout == "autoregressive":
         raise InputError("values of the autoregressive layout have no confidence to calibrate")
     examples = unseen(extractor, examples, data.file)
-    schemas = schemas_for(data.schemas, examples, [extractor], data.language)
-    examples = as_declared(examples, schemas)
+    models, extra = [extractor], data.ignore_extra
+    schemas = schemas_for(data.schemas, examples, models, data.language, ignore_extra=extra)
+    examples = data.declared(examples, schemas)
     note_misfits(examples, schemas)
     extractor = prompted(extractor, schemas, examples, data)
     schemas = as_shown(schemas, data.schemas, examples, extractor, schema_examples)

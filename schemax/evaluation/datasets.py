@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -15,12 +15,13 @@ from schemax.attributes import compile_attributes
 from schemax.base.messages import some_of
 from schemax.base.trained import TrainedWith
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example
+from schemax.evaluation.examples import Example, row_ids
 from schemax.evaluation.labelled_schemas import (
     annotated_schemas,
-    check_labels,
+    as_declared,
     for_categories,
     read_attributes,
+    without_extra,
 )
 from schemax.evaluation.sources import is_table
 from schemax.extraction.declarations import in_language, read_schemas, trained_schemas
@@ -36,16 +37,32 @@ class Dataset:
     test: the test part of a folder, or None.
     schemas: the file or name of their schemas; None makes schemas of the annotations.
     language: of the documents; None: the schemas' own.
+    ignore_extra: whether labels that a schema lacks are left out; else they are an error.
     """
 
     file: Path
     test: Path | None
     schemas: str | None
     language: str | None = None
+    ignore_extra: bool = False
+
+    def declared(
+        self, examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]
+    ) -> list[Example]:
+        """Returns the documents with labels as their schemas declare them; see `without_extra`,
+        `as_declared`."""
+        ignore = self.ignore_extra
+        kept = without_extra(examples, row_ids(examples), schemas, self.file, ignore=ignore)
+        return as_declared(kept, schemas)
 
 
 def dataset(
-    path: Path, part: Literal["train", "test"], schemas: str | None, language: str | None = None
+    path: Path,
+    part: Literal["train", "test"],
+    schemas: str | None,
+    language: str | None = None,
+    *,
+    ignore_extra: bool = False,
 ) -> Dataset:
     """Returns the data of a file, or of a folder's part with its test part and attributes.json.
 
@@ -53,13 +70,13 @@ def dataset(
     part.
     """
     if not path.is_dir() or is_table(path):
-        return Dataset(path, None, schemas, language)
+        return Dataset(path, None, schemas, language, ignore_extra)
     file, test, attributes = _part(path, part), _part(path, "test"), path / ATTRIBUTES
     if file is None:
         raise InputError(f"{path} is a folder without {part}.jsonl")
     if schemas is None and attributes.is_file():
         schemas = str(attributes)
-    return Dataset(file, test, schemas, language)
+    return Dataset(file, test, schemas, language, ignore_extra)
 
 
 def sha256_of(path: Path) -> str | None:
@@ -123,18 +140,17 @@ def schemas_for(
     examples: Sequence[Example],
     models: Iterable[Extractor],
     language: str | None = None,
+    *,
+    ignore_extra: bool = False,
 ) -> dict[str, type[BaseModel]]:
     """Returns the declared schemas; without a declaration, the schemas of a model's training.
 
     models: the first model that was trained with schemas provides them. Schemas in the rows come
     first. A category with an annotated attribute that the model's schema lacks has a schema made of
-    the annotations. Warns of the source. Raises InputError for a label that a declared schema
-    lacks.
+    the annotations, unless ignore_extra. Warns of the source.
     """
     if spec is not None:
-        declared = declared_schemas(spec, examples, language)
-        check_labels(examples, declared)
-        return declared
+        return declared_schemas(spec, examples, language)
     trained = next((model.trained for model in models if model.trained.schemas), TrainedWith())
     of_model = trained_schemas(trained)
     schemas: dict[str, type[BaseModel]] = {}
@@ -143,12 +159,12 @@ def schemas_for(
         rows = [example for example in examples if example.category == category]
         if any(example.schema is not None for example in rows):
             schemas |= annotated_schemas(rows)
-            check_labels(rows, schemas)
             brought.append(category)
             continue
         try:
             schemas |= for_categories(of_model, rows)
-            check_labels(rows, schemas)
+            if not ignore_extra:
+                without_extra(rows, row_ids(rows), schemas, "", ignore=False)
         except InputError:
             schemas |= annotated_schemas(rows)
     if reused := [name for name, schema in schemas.items() if schema is of_model.get(name)]:

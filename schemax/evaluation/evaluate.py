@@ -308,9 +308,10 @@ def measure_settings(
     if repeated := duplicated_ids(examples):
         say(f"note: several documents have the same id: {some_of(repeated)}")
     extractors = {name: load(name) for name in names}
-    schemas = schemas_for(data.schemas, examples, extractors.values(), data.language)
-    note_texts(data.schemas, examples, extractors.values())
-    examples = as_declared(examples, schemas)
+    models, extra = extractors.values(), data.ignore_extra
+    schemas = schemas_for(data.schemas, examples, models, data.language, ignore_extra=extra)
+    note_texts(data.schemas, examples, models)
+    examples = data.declared(examples, schemas)
     note_misfits(examples, schemas)
     rivals = [run_of_predictions(file, everything, examples, schemas) for file in predictions]
     extractors = {

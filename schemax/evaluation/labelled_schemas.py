@@ -7,21 +7,24 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, RootModel, create_model
 
 from schemax.attributes import Attribute, asked_fields, compile_attributes, settings_of
 from schemax.attributes.classes import fields_of
-from schemax.base.messages import clipped, counted
+from schemax.base.messages import clipped, counted, say, some_of
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, ObjectText, attribute_names, row_ids
 from schemax.extraction.labels import typed_labels
 from schemax.extraction.schema import AttrSchema
-from schemax.extraction.stated import as_array, titles_of
+from schemax.extraction.stated import as_array, named, titles_of
 from schemax.formats import get_format
 
 _MOST_MISFITS = 5  # in a note
+
+Labelled = TypeVar("Labelled", bound=Any)
+"""A dataclass with a category and attributes: an example, or a demonstration."""
 
 
 def annotated_schemas(examples: Sequence[Example]) -> dict[str, type[BaseModel]]:
@@ -123,16 +126,57 @@ def known_names(schemas: Mapping[str, type[BaseModel]]) -> dict[str, set[str]]:
     }
 
 
-def check_labels(examples: Sequence[Example], schemas: Mapping[str, type[BaseModel]]) -> None:
-    """Raises InputError, naming the product, for an annotated attribute that the schema lacks."""
+def without_extra(
+    rows: Sequence[Labelled],
+    names: Sequence[str],
+    schemas: Mapping[str, type[BaseModel]],
+    source: Path | str,
+    *,
+    ignore: bool,
+) -> list[Labelled]:
+    """Returns rows without labels that the schema of their category lacks; notes these labels.
+
+    A label that differs in case from the only attribute that it can mean gets the attribute's name.
+
+    names: of the rows. source: their file. Raises InputError for such labels, unless `ignore`.
+    """
+    attributes = {category: compile_attributes(schema) for category, schema in schemas.items()}
     known = known_names(schemas)
-    for name, example in zip(row_ids(examples), examples, strict=True):
-        if odd := [label for label in example.attributes if label not in known[example.category]]:
-            attributes = titles_of(compile_attributes(schemas[example.category]))
-            raise InputError(
-                f"document {name}: the schema of {example.category!r} has no attribute {odd[0]!r}; "
-                f"it has {', '.join(map(repr, attributes))}"
-            )
+    by_folded = {category.casefold(): category for category in schemas}
+    kept: list[Labelled] = []
+    extra: dict[str, None] = {}
+    first, count = "", 0
+    for name, row in zip(names, rows, strict=True):
+        folded = by_folded.get(row.category.casefold())
+        category = row.category if row.category in known else folded
+        if category is None:
+            kept.append(row)
+            continue
+        own: dict[str, Any] = {}
+        for label, value in row.attributes.items():
+            attribute = None if label in known[category] else named(label, attributes[category])
+            if attribute is not None:
+                own[attribute.name] = value
+            elif label in known[category]:
+                own[label] = value
+            else:
+                there = ", ".join(map(repr, titles_of(attributes[category]).values()))
+                first = first or (
+                    f"{source}: document {name}: the schema of {category!r} has no attribute "
+                    f"{label!r}; it has {there}"
+                )
+                extra[f"{row.category} > {label}"] = None
+        count += len(own) < len(row.attributes)
+        kept.append(replace(row, attributes=own))
+    if extra and not ignore:
+        raise InputError(
+            f"{first}. Labels without an attribute are in {count} of "
+            f"{counted(len(rows), 'document')}: declare them, correct them, or leave them out by "
+            "--ignore-extra"
+        )
+    if extra:
+        say(f"note: annotated in {source} and not asked for: {some_of(extra)}")
+    return kept
 
 
 def as_declared(
@@ -174,8 +218,8 @@ def note_misfits(examples: Sequence[Example], schemas: Mapping[str, type[BaseMod
             [*misfits[:_MOST_MISFITS], *(["..."] if len(misfits) > _MOST_MISFITS else [])]
         )
         warnings.warn(
-            f"{counted(len(misfits), 'label')} that the schema refuses, so that no value is right: "
-            f"{shown}",
+            f"{counted(len(misfits), 'label')} that the schema refuses, so that no value is right "
+            f"and none is taught: {shown}",
             stacklevel=2,
         )
 

@@ -24,7 +24,7 @@ from schemax.evaluation.examples import (
     row_ids,
     shown_text,
 )
-from schemax.evaluation.labelled_schemas import as_declared, known_names
+from schemax.evaluation.labelled_schemas import as_declared, without_extra
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.labels import labelled_instance
 
@@ -116,24 +116,16 @@ class Shots:
         """Returns the first `count` of every category."""
         return replace(self, rows={name: rows[:count] for name, rows in self.rows.items()})
 
-    def asked_by(self, schemas: Mapping[str, Model]) -> Shots:
-        """Leaves out labels that schemas do not ask for; notes them."""
-        known = {name.casefold(): names for name, names in known_names(schemas).items()}
-        dropped: dict[str, None] = {}
-
-        def reduced(category: str, row: Any) -> Any:
-            names = known.get(category.casefold(), row.attributes)
-            dropped.update({f"{category} > {k}": None for k in row.attributes if k not in names})
-            own = {name: value for name, value in row.attributes.items() if name in names}
-            return replace(row, attributes=own)
-
-        rows = {
-            category: [(name, reduced(category or row.category, row)) for name, row in pairs]
+    def asked_by(self, schemas: Mapping[str, Model], *, ignore: bool = True) -> Shots:
+        """Leaves out labels that schemas lack; see `without_extra`."""
+        pairs = [pair for rows in self.rows.values() for pair in rows]
+        names, rows = [name for name, _ in pairs], [row for _, row in pairs]
+        kept = iter(without_extra(rows, names, schemas, self.path, ignore=ignore))
+        reduced = {
+            category: [(name, next(kept)) for name, _ in pairs]
             for category, pairs in self.rows.items()
         }
-        if dropped:
-            say(f"note: annotated in {self.path} and not asked for: {some_of(dropped)}")
-        return replace(self, rows=rows)
+        return replace(self, rows=reduced)
 
     def note_lacking(self, count: int) -> None:
         """Notes the categories with fewer than `count` documents."""
@@ -159,17 +151,24 @@ class Shots:
                     handle.write(json.dumps(_row(name, category, row), ensure_ascii=False) + "\n")
 
 
-def few_shot(path: Path | None, schemas: Model | Mapping[str, Model]) -> FewShotExamples | None:
+def few_shot(
+    path: Path | None, schemas: Model | Mapping[str, Model], *, ignore_extra: bool = False
+) -> FewShotExamples | None:
     """Returns the examples of a file for the schemas' categories, for the extractor.
 
-    A single schema has its declared category. Raises what `Shots.read` and `Shots.of` raise.
+    A single schema has its declared category. ignore_extra: leaves out labels that it lacks.
+    Raises what `Shots.read`, `Shots.asked_by` and `Shots.of` raise.
     """
     if path is None:
         return None
-    if isinstance(schemas, Mapping):
-        return Shots.read(path, schemas).of(schemas)
-    category = settings_of(schemas).category
-    return Shots.read(path, [category]).of({category: schemas})[category]
+
+    def of_file(schemas: Mapping[str, Model]) -> dict[str, list[FewShotExample]]:
+        return Shots.read(path, schemas).asked_by(schemas, ignore=ignore_extra).of(schemas)
+
+    if not isinstance(schemas, Mapping):
+        category = settings_of(schemas).category
+        return of_file({category: schemas})[category]
+    return of_file(schemas)
 
 
 def shots_for(
@@ -189,7 +188,7 @@ def shots_for(
     if count is not None:
         shown.note_lacking(count)
         shown = shown.first(count)
-    return shown.asked_by(schemas) if data.schemas is None else shown
+    return shown.asked_by(schemas, ignore=data.ignore_extra or data.schemas is None)
 
 
 def prompted(
@@ -208,7 +207,7 @@ def prompted(
     ]
     texts = {shown_text("", example) for example in examples}
     shown = Shots(prompt.source, {"": named}).without(texts, data.file, "prompt")
-    if data.schemas is None:
+    if data.ignore_extra or data.schemas is None:
         shown = shown.asked_by(schemas)
     changed = copy(extractor)
     prompt = replace(prompt, demonstrations=tuple(shown.examples))

@@ -18,7 +18,7 @@ from schemax.errors import InputError
 from schemax.evaluation.calibrate import FEWEST, calibrate
 from schemax.evaluation.datasets import Dataset, declared_schemas, sha256_of
 from schemax.evaluation.examples import Example, read_examples
-from schemax.evaluation.labelled_schemas import as_declared
+from schemax.evaluation.labelled_schemas import note_misfits
 from schemax.evaluation.seen import add_seen, read_seen
 from schemax.evaluation.shots import NONE, Shots, shots_for
 from schemax.extraction.extractor import Extractor
@@ -64,7 +64,9 @@ def fine_tune(
     test = test or data.test
     annotated = read_training_examples(data.file, test, keep_overlap=keep_overlap)
     schemas = declared_schemas(data.schemas, annotated, data.language)
-    annotated = as_declared(annotated, schemas)
+    annotated = data.declared(annotated, schemas)
+    if labels == "gold":
+        note_misfits(annotated, schemas)
     shown = None
     if not (count == 0 or str(shots) == NONE or (shots is None and count is None)):
         read = Shots.among(annotated, data.file) if shots is None else Shots.read(shots, schemas)

@@ -53,14 +53,12 @@ def gold_examples(
 ) -> list[TrainingExample]:
     """Returns training examples from annotations; the first of several accepted values is taught.
 
-    Raises InputError, naming product and attribute, for labels that the schema lacks, or whose
-    value does not fit the type.
+    Labels that the schema refuses are not taught; see `note_misfits`. Raises InputError, naming the
+    document, for labels that the schema lacks.
     """
     examples = []
     for name, labelled in zip(row_ids(annotated), annotated, strict=True):
-        example, errors = training_example(name, labelled, labelled.stated, schemas, output)
-        if errors:
-            raise InputError(f"document {name}: {errors[0].field}: {errors[0].message}")
+        example, _ = training_example(name, labelled, labelled.stated, schemas, output)
         examples.append(replace(example, labels=labelled.attributes))
     return examples
 

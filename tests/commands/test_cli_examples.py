@@ -66,6 +66,40 @@ def test_files_that_hold_no_such_examples(
     refused(run("explain", "shop.py:Small", "--examples", "nowhere.jsonl"), "cannot read nowhere")
 
 
+ROWS = [
+    ROW | {"id": "lg", "attributes": {"Brand": "LG", "resolution": "4k"}},
+    ROW | {"id": "sony", "text": "Sony 4k", "attributes": {"Brand": "Sony", "colour": "black"}},
+    ROW | {"id": "old", "text": "Old TV", "attributes": {"smart": "perhaps"}},
+]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("explain", "shop.py:Small", "--examples", "labels.jsonl"),
+        ("extract", "shop.py:Small", "in.jsonl", "--examples", "labels.jsonl"),
+        ("evaluate", "labels.jsonl", "--schemas", "shop.py:Small"),
+        ("fit", "labels.jsonl", "--schemas", "shop.py:Small"),
+        ("train", "labels.jsonl", "--schemas", "shop.py:Small", "--out", "tuned", "--steps", "1"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_labels_without_an_attribute(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Refused with their number, or left out with a note; labels of another type are named, too."""
+    jsonl(tmp_path / "in.jsonl", ["LG"])
+    jsonl(tmp_path / "labels.jsonl", ROWS[:2] if "--examples" in command else ROWS)
+    told = "labels.jsonl: document sony: the schema of", "no attribute 'colour'", "in 1 of "
+    refused(run(*command), *told, "--ignore-extra")
+    done = run(*command, "--ignore-extra")
+    assert "labels.jsonl and not asked for: Television > colour" in done.stderr
+    if command[0] == "fit":
+        refused(done, "has 3 different documents")
+        return
+    assert done.exit_code == 0, done.output
+    if command[0] in ("evaluate", "train"):
+        assert "no value is right and none is taught: old: smart: " in done.stderr
+
+
 def test_help_tells_of_examples(run: Run) -> None:
     for command in ("extract", "explain", "evaluate", "train", "calibrate", "trace"):
         assert "--examples" in run(command, "--help").stdout

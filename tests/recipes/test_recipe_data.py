@@ -35,8 +35,8 @@ from recipes.embedded.units import read_number
 from schemax.attributes import compile_attributes
 from schemax.base.resources import resource_dir
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, read_examples
-from schemax.evaluation.labelled_schemas import check_labels, read_attributes
+from schemax.evaluation.examples import Example, read_examples, row_ids
+from schemax.evaluation.labelled_schemas import read_attributes, without_extra
 from schemax.extraction.documents import RecordFields, read_documents
 
 TITLES = [
@@ -107,7 +107,7 @@ def test_listings_become_a_dataset(tmp_path: Path) -> None:
     assert found == [example for category in categories for example in category.examples]
     schemas = read_attributes(tmp_path / "attributes.json")
     assert schemas is not None
-    check_labels(found, schemas)
+    assert without_extra(found, row_ids(found), schemas, "", ignore=False) == found
     for category in categories:
         attributes = compile_attributes(schemas[category.name])
         assert {a.label: a.description for a in attributes} == category.attributes

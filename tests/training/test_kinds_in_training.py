@@ -17,8 +17,8 @@ from schemax.attributes.examples import leaf_value
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.skeleton import leaves_of_item, slot_attribute
 from schemax.errors import InputError
-from schemax.evaluation.examples import Example, read_examples
-from schemax.evaluation.labelled_schemas import as_declared, check_labels, for_categories, parts_of
+from schemax.evaluation.examples import Example, read_examples, row_ids
+from schemax.evaluation.labelled_schemas import as_declared, parts_of, without_extra
 from schemax.evaluation.scores import labelled, score_predictions
 from schemax.extraction.labels import slot_text
 from schemax.formats import get_format
@@ -64,7 +64,7 @@ WANTED = {a.name: leaf_value(a, STATED) for a in ATTRIBUTES}
 def annotated(tmp_path: Path, **changes: Any) -> list[Example]:
     row = {"category": "everything", "text": "all of it", "attributes": LABELS | changes}
     read = read_examples(Path(jsonl(tmp_path / "gold.jsonl", [row])))
-    check_labels(read, for_categories(SCHEMAS, read))
+    without_extra(read, row_ids(read), SCHEMAS, "gold.jsonl", ignore=False)
     return as_declared(read, SCHEMAS)
 
 
