@@ -24,7 +24,7 @@ from schemax.compiler.skeleton import all_labels
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples
-from schemax.evaluation.labelled_schemas import as_declared
+from schemax.evaluation.labelled_schemas import as_declared, note_misfits
 from schemax.evaluation.scores import labelled
 from schemax.extraction.schema import AttrSchema
 from schemax.extraction.stated import as_text
@@ -113,14 +113,30 @@ def test_labels_of_lists(tmp_path: Path) -> None:
     [
         ({"ports": [{"colour": "red"}]}, "an item has no 'colour'; it has 'kind', 'version'"),
         ({"ports": ["HDMI"]}, "an item must be a JSON object, not 'HDMI'"),
-        ({"ports": [{"kind": "VGA"}]}, "document #1: ports: .*'HDMI' or 'USB'"),
-        ({"ports": [{"kind": "USB", "version": "old"}]}, "document #1: ports: .*number"),
         ({"colors": [f"c{n}" for n in range(7)]}, "7 items, and 6 can be read"),
     ],
 )
 def test_labels_that_are_no_items(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         gold_examples(examples(tmp_path, **changes), {"tv": Television}, JSON)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"ports": [{"kind": "VGA"}]}, "#1: ports: .*'HDMI' or 'USB'"),
+        ({"ports": [{"kind": "USB", "version": "old"}]}, "#1: ports: .*number"),
+    ],
+)
+def test_labels_that_the_schema_refuses_are_named_and_not_taught(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    read = examples(tmp_path, **changes)
+    (example,) = gold_examples(read, {"tv": Television}, JSON)
+    assert example.unknown == changes.keys()
+    assert not changes.keys() & example.values.keys()
+    with pytest.warns(UserWarning, match=f"no value is right and none is taught: {said}"):
+        note_misfits(read, {"tv": Television})
 
 
 def test_predictions_are_compared_with_labels_item_by_item(tmp_path: Path) -> None:
