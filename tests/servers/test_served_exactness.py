@@ -330,3 +330,16 @@ def test_a_declaration_that_is_sent_says_all(schema: Any) -> None:
     made = AttrSchema.from_json_schema(json.dumps(declaration_of(schema)))
     found, right = compile_attributes(made), compile_attributes(schema)
     assert list(map(essence, found)) == list(map(essence, right))
+
+
+def test_a_cascade_of_a_model_here_and_a_server(pair: Pair) -> None:
+    """The same model in both places, so that all answers are those of the model alone."""
+    schema, (text, *_) = ready("coffee")
+    texts = [text, "Ground coffee, dark, 12 oz"]
+    alone = sorted(pair.here.stream(texts, schema), key=lambda item: item.index)
+    for parts in ([pair.here, pair.there], [pair.there, pair.here]):
+        stream = Extractor.cascade(parts, confidence=0.9).stream(texts, schema)
+        items = sorted(stream, key=lambda item: item.index)
+        assert [item.value for item in items] == [item.value for item in alone]
+        answering = {field.model for item in items for field in item.fields.values()}
+        assert answering == {None, parts[1].name}
