@@ -101,6 +101,7 @@ def test_public_names() -> None:
         "TemplateError",
         "arrow_schema",
         "attr",
+        "calibrated",
         "compile_schema",
         "discover",
         "doctor",
