@@ -40,7 +40,7 @@ SHAPES_OF_CARDS = ("qwen3-8b", "qwen3-0.6b", "qwen3-1.7b")
 # Seconds for all parts. As each part begins, the remaining time is divided by weight.
 TIME = 25 * 60
 _WEIGHTS = {"agreement": 2, "rivals": 4, "grid": 2}
-_TOKENS, _ATTRIBUTES = (250, 120), (16, 4, 48)
+TOKENS, ATTRIBUTES = (250, 120), (16, 4, 48)
 _BOUNDED = ("floor", "isolated")
 _RIVALS = ("generate", "generate-flash", "continuous", "per-attribute-cached")
 _COMMON = {
@@ -145,8 +145,8 @@ def _parts(
 
     for shape in suite.shapes:
         yield f"{shape}-rivals", compare(shape, 250, 16, engines=(*_BOUNDED, *_RIVALS))
-    for tokens in _TOKENS:
-        for attributes in _ATTRIBUTES:
+    for tokens in TOKENS:
+        for attributes in ATTRIBUTES:
             for shape in suite.shapes:
                 yield f"{shape}-{tokens}x{attributes}", compare(shape, tokens, attributes)
     small, few = min(suite.shapes, key=lambda shape: SHAPES[shape]["hidden_size"]), suite.documents

@@ -65,8 +65,8 @@ def test_one_command_tells_all_of_a_card(tmp_path: Path, monkeypatch: pytest.Mon
     out = tmp_path / "card"
     command = ["gpu", str(out), "--shape", "qwen3-tiny", "--device", "cpu", "-q"]
     command += ["--documents", "2", "--repeats", "1", "--price-per-hour", "3"]
-    monkeypatch.setattr(gpu_suite, "_TOKENS", (250,))
-    monkeypatch.setattr(gpu_suite, "_ATTRIBUTES", (16,))
+    monkeypatch.setattr(gpu_suite, "TOKENS", (250,))
+    monkeypatch.setattr(gpu_suite, "ATTRIBUTES", (16,))
     monkeypatch.setattr(gpu_suite, "build_grid", lambda model: build_grid(model)[:2])
     defaults = gpu_suite.Suite.__init__.__defaults__
     monkeypatch.setattr(gpu_suite.Suite.__init__, "__defaults__", (*defaults[:-1], 0))
