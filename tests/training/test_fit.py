@@ -154,7 +154,7 @@ def test_demonstrations_beyond_the_context_have_no_right_value(
     outcomes: list[Any] = []
 
     def search(self: Search) -> None:
-        outcomes.append(self.measure(self._sized(4), self._all))
+        outcomes.append(self.measure(self.sized(4), self.all_rows))
 
     monkeypatch.setattr(Search, "search", search)
     examples = [Example("set", f"LG {n} " + "inch " * 300, {"brand": "LG"}) for n in range(10)]

@@ -173,13 +173,13 @@ class Search:
         """
         start = self.best
         try:
-            outcomes = self.measure(start, self._all)
+            outcomes = self.measure(start, self.all_rows)
             self._record(start, outcomes, None, better=True)
             self.search()
         except OutOfTime:
             pass
         if self.best != start:
-            share = better_share(outcomes, self.measure(self.best, self._all))
+            share = better_share(outcomes, self.measure(self.best, self.all_rows))
             self.best = self.best if share >= SURE else start
         return self.best
 
@@ -187,7 +187,7 @@ class Search:
         """Tries the settings with the largest gains first, since the time may end at any moment."""
         most = max(map(len, self.pool.values()), default=0)
         sizes = [size for size in self.sizes if size <= most] or [most] * bool(most)
-        self._challenge([self._sized(size) for size in sizes[:1]])
+        self._challenge([self.sized(size) for size in sizes[:1]])
         self._challenge([replace(self.best, constrain=setting) for setting in self.constrain])
         self._challenge(
             [
@@ -204,23 +204,23 @@ class Search:
 
     def _challenge_sizes(self, sizes: Sequence[int]) -> None:
         """Tries numbers of demonstrations; a larger number only if half of it has won."""
-        self._challenge([self._sized(size) for size in sizes[1:_MORE]])
+        self._challenge([self.sized(size) for size in sizes[1:_MORE]])
         for size in sizes[_MORE:]:
             if len(max(self.best.shown.values(), key=len, default=())) < size // 2:
                 break
-            self._challenge([self._sized(size)])
+            self._challenge([self.sized(size)])
 
     def by_likeness(self, count: int) -> Candidate:
         pool = {category: tuple(rows) for category, rows in self.pool.items()}
         return replace(self.best.with_rows(pool), nearest=count)
 
-    def _sized(self, size: int) -> Candidate:
+    def sized(self, size: int) -> Candidate:
         return self.best.with_rows(
             {category: tuple(rows[:size]) for category, rows in self.pool.items()}
         )
 
     @property
-    def _all(self) -> list[int]:
+    def all_rows(self) -> list[int]:
         """The rows, in turn of each category: any first part has rows of all categories."""
         longest = max(map(len, self.rows.values()))
         columns = self.rows.values()
@@ -231,7 +231,7 @@ class Search:
     @property
     def _part(self) -> list[int]:
         """The rows that candidates are compared on first."""
-        return self._all[: max(_FEWEST, len(self._all) // 3)]
+        return self.all_rows[: max(_FEWEST, len(self.all_rows) // 3)]
 
     def _challenge(self, candidates: Sequence[Candidate]) -> None:
         """Replaces the best candidate by better candidates.
@@ -245,7 +245,7 @@ class Search:
             if candidate != self.best and candidate not in candidates[:place]
         ]
         part = self._part
-        if len(part) < len(self._all) and left:
+        if len(part) < len(self.all_rows) and left:
             rated = []
             for candidate in left:
                 outcomes = self.measure(candidate, part)
@@ -258,7 +258,7 @@ class Search:
             rated.sort(key=lambda pair: -pair[0])
             left = [candidate for _, candidate in rated[: (len(left) + 1) // 2]]
         for candidate in left:
-            outcomes, before = (self.measure(which, self._all) for which in (candidate, self.best))
+            outcomes, before = (self.measure(which, self.all_rows) for which in (candidate, self.best))
             better = better_share(before, outcomes) >= LIKELY
             self._record(candidate, outcomes, before, better=better)
             if better:
@@ -274,7 +274,7 @@ class Search:
         for proposal in proposals:
             candidate = self.best.with_rows(proposal)
             outcomes = self.measure(candidate, part)
-            if len(part) < len(self._all):
+            if len(part) < len(self.all_rows):
                 self._record(candidate, outcomes, self.measure(self.best, part))
             read.append((proposal, outcomes))
         chosen = {}
@@ -288,8 +288,8 @@ class Search:
             if rated:
                 chosen[category] = max(rated)[2]
         candidate = self.best.with_rows(chosen)
-        outcomes, before = (self.measure(which, self._all) for which in (candidate, self.best))
-        places = {category: self._places(category, self._all) for category in chosen}
+        outcomes, before = (self.measure(which, self.all_rows) for which in (candidate, self.best))
+        places = {category: self._places(category, self.all_rows) for category in chosen}
         better = {
             category: rows
             for category, rows in chosen.items()
