@@ -258,7 +258,9 @@ class Search:
             rated.sort(key=lambda pair: -pair[0])
             left = [candidate for _, candidate in rated[: (len(left) + 1) // 2]]
         for candidate in left:
-            outcomes, before = (self.measure(which, self.all_rows) for which in (candidate, self.best))
+            outcomes, before = (
+                self.measure(which, self.all_rows) for which in (candidate, self.best)
+            )
             better = better_share(before, outcomes) >= LIKELY
             self._record(candidate, outcomes, before, better=better)
             if better:
