@@ -220,8 +220,9 @@ def usual_demonstrations(
     if match is None:
         return ()
     shown = [
-        (text, SomeValues(_values_of(attributes, text, values)))
+        (text, SomeValues(fitting))
         for text, values in demonstrations_of(match[0])
+        if (fitting := _values_of(attributes, text, values))
     ]
     if config.layout == "autoregressive":
         is_whole = all(len(values.values) == len(attributes) for _, values in shown)

@@ -165,3 +165,13 @@ def test_extracts_with_them(extractor: Extractor, decoding: str) -> None:
         assert found == same
     mixed = extractor.extract([{"category": "a"}], {"a": Lamp}, examples=(), on_error="null")
     assert len(mixed) == 1
+
+
+def test_documents_without_a_value_that_fits_are_left_out(extractor: Extractor) -> None:
+    class Tea(AttrSchema):
+        brand: Literal["LG", "Sony"] | None = None
+        size: int | None = None
+
+    assert all(some.values for _, some in usual(Tea))
+    assert len(usual(Tea)) < len(demonstrations_of("tea"))
+    extractor.compile(Tea)
