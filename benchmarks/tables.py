@@ -137,7 +137,7 @@ class _ReadyMade:
     """A stand-in for an extractor that returns the same extraction for every document."""
 
     def __init__(self, schema: Any) -> None:
-        self.defaults = Defaults(is_trained=True)
+        self.defaults, self.further = Defaults(is_trained=True), None
         self.model = SimpleNamespace(model=None, dtype="float32")
         attributes, format = compile_attributes(schema), get_format("json")
         values = (_PARTS[n % len(_PARTS)][0] for n in range(len(attributes)))

@@ -19,7 +19,6 @@ from schemax.base.messages import counted, say, some_of, track
 from schemax.base.resources import default_model
 from schemax.base.trained import note_trained
 from schemax.config import decoding_name
-from schemax.evaluation.benchmark.report import describe_environment
 from schemax.evaluation.cascades import surenesses
 from schemax.evaluation.datasets import Dataset, as_shown, note_texts, schemas_for, sha256_of
 from schemax.evaluation.examples import (
@@ -244,7 +243,10 @@ def origin_of(extractor: Extractor | None, name: str | Path | None, file: Path) 
     extractor: None for predictions of a file. name: the model's, None for the default model; or the
     file of predictions. file: the data.
     """
+    # Imported here because they take seconds.
     import torch
+
+    from schemax.evaluation.benchmark.report import describe_environment
 
     data = {"file": file.name, "sha256": sha256_of(file)}
     if extractor is None:

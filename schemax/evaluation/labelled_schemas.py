@@ -165,7 +165,7 @@ def without_extra(
                     f"{source}: document {name}: the schema of {category!r} has no attribute "
                     f"{label!r}; it has {there}"
                 )
-                extra[f"{row.category} > {label}"] = None
+                extra[f"{category} > {label}"] = None
         count += len(own) < len(row.attributes)
         kept.append(replace(row, attributes=own))
     if extra and not ignore:

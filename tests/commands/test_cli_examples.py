@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -41,8 +42,9 @@ def test_none_shows_none(run: Run) -> None:
     """Not even the demonstrations of the ready-made schema of the same category."""
     usual = run("explain", "shop.py:Small").stdout
     plain = run("explain", "shop.py:Small", "--examples", "none").stdout
-    assert "Vestel" in usual
-    assert "Vestel" not in plain
+    # Shown as well is the document of a demonstration, for want of another, and never its output.
+    assert '"brand": "Vestel"' in usual
+    assert '"brand": "Vestel"' not in plain
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_labels_without_an_attribute(run: Run, tmp_path: Path, command: tuple[st
     told = "labels.jsonl: document sony: the schema of", "no attribute 'colour'", "in 1 of "
     refused(run(*command), *told, "--ignore-extra")
     done = run(*command, "--ignore-extra")
-    assert "labels.jsonl and not asked for: Television > colour" in done.stderr
+    assert "labels.jsonl and not asked for: television > colour" in done.stderr
     if command[0] == "fit":
         assert "has 3 different documents" in done.stderr
         return
@@ -211,7 +213,8 @@ def test_examples_of_fields_that_are_asked_for_alone(
         {"Tea": [("Brand0 Tea", {"Brand": "Numi"})]},
         {"Tea": [("Brand0 Tea", {"Count": "18"})]},
     ]
-    assert "isolated+alone, 1 example" in done.stdout.replace("\n", " ")
+    # A narrow table breaks the name of the setting between its parts.
+    assert re.search(r"^isolated\+alone,.*\n1 example\b", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
