@@ -8,13 +8,10 @@ from dataclasses import dataclass, replace
 from math import log
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from pydantic import BaseModel
-from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
 
 from schemax.attributes import compile_attributes, settings_of
 from schemax.attributes.examples import FewShotExamples
@@ -47,6 +44,9 @@ from schemax.extraction.familiarity import mean_logprob
 from schemax.extraction.readout import optional_fields
 from schemax.extraction.stated import titles_of
 from schemax.results import FieldResult
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 THRESHOLDS = tuple(step / 20 for step in range(20))
 FEWEST = 100
@@ -247,6 +247,8 @@ def fit_confidence(confidences: Sequence[float], right: Sequence[bool]) -> tuple
     A penalty of about one value's weight draws them to 1 and 0 if values are few, or all right.
     The slope, 1 / temperature, stays from 0.05 to 20.
     """
+    import torch  # here, since it takes seconds
+
     x = torch.tensor([logit(confidence) for confidence in confidences], dtype=torch.float64)
     y = torch.tensor(right, dtype=torch.float64)
     slope, bias = _least_loss(x, y, None)
@@ -258,6 +260,9 @@ def fit_confidence(confidences: Sequence[float], right: Sequence[bool]) -> tuple
 
 def _least_loss(x: Tensor, y: Tensor, slope: float | None) -> tuple[float, float]:
     """Returns (slope, bias) of least log loss. slope: fixed, or None to fit it."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
     parameters = torch.tensor([1.0 if slope is None else slope, 0.0], dtype=torch.float64)
     free = torch.tensor([float(slope is None), 1.0], dtype=torch.float64)
     parameters.requires_grad_()

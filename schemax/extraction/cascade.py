@@ -14,10 +14,16 @@ from schemax.results.list_results import taken_together
 
 
 class Further(NamedTuple):
-    """The next extractor of a cascade, and the sureness below which it is asked for a field."""
+    """The next extractor of a cascade, and when it is asked for a field.
+
+    least: the sureness below which it is.
+    keeps_promised: whether values that the calibration's promise keeps are sure, whatever their
+        confidence is.
+    """
 
     extractor: Any
     least: float
+    keeps_promised: bool = False
 
 
 class Answered(NamedTuple):
@@ -73,43 +79,53 @@ def check_fit(own: CompiledSchema, name: str, later: CompiledSchema, second: str
 
 
 def unsure(
-    item: Extraction[Any], attributes: Sequence[Attribute], null: str, least: float
+    item: Extraction[Any], attributes: Sequence[Attribute], null: str, further: Further
 ) -> tuple[int, ...]:
     """The places of the attributes that the next model is asked for.
 
-    Those whose answer is less sure than `least`. All of them if the document could not be read, and
-    if sure answers make no instance. null: see `sureness`.
+    Those whose answer is less sure than `further.least`. All of them if the document could not be
+    read, and if sure answers make no instance. null: see `sureness`.
     """
     places = tuple(range(len(attributes)))
-    sure = sureness(item, attributes, null)
+    sure = sureness(item, attributes, null, further.keeps_promised)
     chosen = tuple(
-        n for n, share in zip(places, sure, strict=False) if share is None or share < least
+        n for n, share in zip(places, sure, strict=False) if share is None or share < further.least
     )
     return chosen if item.slots and (chosen or item.ok) else places
 
 
 def sureness(
-    item: Extraction[Any], attributes: Sequence[Attribute], null: str
+    item: Extraction[Any],
+    attributes: Sequence[Attribute],
+    null: str,
+    keeps_promised: bool = False,
 ) -> list[float | None]:
     """How sure a model is of its (N,) answers: the confidence of a value, the `null_probability`
     of a null and of a value that was left out.
 
     None for what is unknown, and for an answer that could not be used. null: the literal, without
-    surrounding space.
+    surrounding space. keeps_promised: a calibration's promise decides on values, which are then
+    wholly sure or unknown; a required value, of which nothing is promised, has its confidence.
     """
     faulty = [error.field for error in item.errors if error.field is not None]
     return [
-        None if any(_is_around(attribute.name, name) for name in faulty) else _of_slot(slot, null)
+        None
+        if any(_is_around(attribute.name, name) for name in faulty)
+        else _of_slot(slot, null, keeps_promised)
         for attribute, slot in zip(attributes, item.slots, strict=bool(item.slots))
     ]
 
 
-def _of_slot(slot: SlotText | None, null: str) -> float | None:
+def _of_slot(slot: SlotText | None, null: str, keeps_promised: bool) -> float | None:
     if slot is None:
         return None
     whole = taken_together(slot)
-    is_null = whole.left_out or whole.raw.strip() == null
-    return whole.null_probability if is_null else whole.confidence
+    if keeps_promised and whole.left_out:
+        return None
+    if whole.left_out or whole.raw.strip() == null:
+        return whole.null_probability
+    is_kept = keeps_promised and whole.null_probability is not None
+    return 1.0 if is_kept else whole.confidence
 
 
 def _is_around(name: str, inner: str) -> bool:

@@ -268,7 +268,13 @@ class Extractor(AbstractContextManager["Extractor"]):
         return extractor
 
     @classmethod
-    def cascade(cls, extractors: Sequence[Extractor], *, confidence: float) -> Extractor:
+    def cascade(
+        cls,
+        extractors: Sequence[Extractor],
+        *,
+        confidence: float | None = None,
+        precision: float | None = None,
+    ) -> Extractor:
         """Returns an extractor that asks a model only for what the models before it are unsure of.
 
         The first model reads every document. Fields whose answer is less sure than `confidence`,
@@ -277,20 +283,37 @@ class Extractor(AbstractContextManager["Extractor"]):
         names a later model that has answered. Where a model fails, the answers of the models before
         it stay, with an error of the row. See docs/cascades.md.
 
+        With `precision` in the place of `confidence`, a value is sure if the calibration of its
+        model promises this precision of it (`schemax.calibrated`), and a null if its
+        `null_probability` is `precision` or more.
+
         extractors: from the cheapest on, in this process or behind servers. They write the same
             format, and no document shares a prompt with others. The cascade is like the first:
             its settings, calibration and schemas are the first one's. They close together.
 
-        Raises ValueError for fewer than two extractors, for a cascade that is not the last, and for
-        a confidence that is not from 0 to 1.
+        Raises ValueError for fewer than two extractors, for a cascade that is not the last, for a
+        confidence that is not from 0 to 1, for a precision that a model before the last does not
+        promise, and for both or neither of the two.
         """
         first, *rest = extractors
         if not rest or first.further is not None:
             raise ValueError("a cascade takes two extractors or more; only the last may be one")
-        if not 0 <= confidence <= 1:
-            raise ValueError(f"confidence must be from 0 to 1, not {confidence!r}")
-        last = rest[0] if len(rest) == 1 else cls.cascade(rest, confidence=confidence)
-        return _cascade_of(lambda: copy(first), Further(last, confidence))
+        least = confidence if precision is None else precision
+        if least is None or None not in (confidence, precision):
+            raise ValueError("a cascade takes either a confidence or a precision")
+        if not 0 <= least <= 1:
+            raise ValueError(f"confidence and precision must be from 0 to 1, not {least!r}")
+        promise = first.defaults.calibration.promise
+        if precision is not None and (promise is None or promise.precision < precision):
+            raise ValueError(
+                f"the calibration of {first.name} promises no precision of {precision:g}: use "
+                f"schemax.calibrated(extractor, labels, precision={precision:g}), or schemax "
+                f"calibrate LABELS --precision {precision:g}"
+            )
+        last = rest[0]
+        if len(rest) > 1:
+            last = cls.cascade(rest, confidence=confidence, precision=precision)
+        return _cascade_of(lambda: copy(first), Further(last, least, precision is not None))
 
     @property
     def name(self) -> str:
@@ -499,12 +522,12 @@ class Extractor(AbstractContextManager["Extractor"]):
 
         further = None
         if self.further is not None:
-            extractor, least = self.further
+            extractor = self.further.extractor
             later, watcher = extractor._compiled(inputs), None
             for category, own in compiled.items():
                 check_fit(own, self.name, later[category], extractor.name)
             items = extractor._extractions(inputs, later, None, False)
-            further = Next(items, extractor.name, least)
+            further = Next(items, self.further)
         return Extractions(
             self._engine,
             inputs.documents,

@@ -21,7 +21,7 @@ from schemax.base.messages import clipped, some_of
 from schemax.compiler import CompiledSchema
 from schemax.compiler.content_free import calibrated, content_free_prompts
 from schemax.errors import InputError
-from schemax.extraction.cascade import Answered, unsure
+from schemax.extraction.cascade import Answered, Further, unsure
 from schemax.extraction.documents import Document
 from schemax.extraction.familiarity import Familiarity
 from schemax.extraction.readout import null_text, prompt_of, read_out, review
@@ -39,12 +39,10 @@ _Window = tuple[list[Extraction[Any]], list[Request], list[Placed]]
 
 
 class Next(NamedTuple):
-    """The next model of a cascade: its extractions, its name, and the least sureness that spares
-    it a field."""
+    """The next model of a cascade: its extractions, and when it is asked."""
 
     extractions: Extractions
-    model: str
-    least: float
+    further: Further
 
 
 class Extractions:
@@ -237,10 +235,10 @@ class Extractions:
         """True if the next model is asked for fields of the document."""
         if self._further is None:
             return False
-        null, least = null_text(schema.format), self._further.least
-        if places := unsure(item, schema.attributes, null, least):
+        further = self._further.further
+        if places := unsure(item, schema.attributes, null_text(schema.format), further):
             read = document.prompts(prompt_of(schema))
-            answered = Answered(item, places, read, self._further.model)
+            answered = Answered(item, places, read, further.extractor.name)
             self._unsure.append(replace(document, answered=answered))
         return bool(places)
 

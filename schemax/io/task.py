@@ -134,11 +134,13 @@ class Task:
         settings["quantization"] = self.loading.get("quantization")
         return settings | {"dtype": str(extractor.model.dtype).removeprefix("torch.")}
 
-    def _next_fingerprint(self, extractor: Extractor, least: float) -> dict[str, Any]:
+    def _next_fingerprint(
+        self, extractor: Extractor, least: float, keeps_promised: bool
+    ) -> dict[str, Any]:
         """The settings of the next model of a cascade, and when it is asked."""
         task = replace(self, place=extractor.place, loading=extractor.loading)
         own = {f"next {name}": value for name, value in task.model_fingerprint(extractor).items()}
-        return own | {"escalate below": least}
+        return own | {"escalate below": least, "keeps promised values": keeps_promised}
 
     def facts(self) -> dict[str, Any]:
         """The `model_fingerprint` in the calling process."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from statistics import median
@@ -13,6 +14,7 @@ import pytest
 from conftest import TITLES, slow_but, tiny_model
 
 from schemax import AttrSchema, Extraction, Extractor, ModelError, attr
+from schemax.base.calibration import Calibration, FieldPromise, Promise
 from schemax.compiler import TextCodec
 from schemax.io.fingerprint import differences
 from schemax.io.task import Task
@@ -213,3 +215,36 @@ def test_a_run_knows_all_of_its_models(models: list[Extractor]) -> None:
     ]
     (changed,) = changes(Extractor.cascade([models[0], models[2]], confidence=0.5))
     assert changed.startswith("next model")
+
+
+class Words(AttrSchema, category="television"):
+    brand: str | None = attr("Manufacturer", k_max=6)
+    screen: str | None = attr("Screen", k_max=6)
+    kind: Literal["television", "monitor", "projector"] | None = attr(k_max=7)
+    color: str | None = attr("Color", k_max=5)
+
+
+def test_a_promised_precision_decides_on_values(models: list[Extractor]) -> None:
+    second, _, first = models
+    with pytest.raises(ValueError, match=r"LlamaForCausalLM promises no precision of 0\.9"):
+        Extractor.cascade([first, second], precision=0.9)
+    with pytest.raises(ValueError, match="either a confidence or a precision"):
+        Extractor.cascade([first, second])
+    plain = in_order(first.stream(SOME, Words))
+    fields = [field for item in plain for field in item.fields.values() if field.value is not None]
+    least = median(field.confidence or 0.0 for field in fields)
+    share = (0.5, 0.4, 0.6)
+    promise = Promise(0.9, FieldPromise(least, False, 100, share, share))
+    first.defaults = replace(first.defaults, calibration=Calibration(promise=promise))
+    both = Extractor.cascade([first, second], precision=0.9)
+    models_of_values = []
+    for before, item in zip(plain, in_order(both.stream(SOME, Words)), strict=True):
+        for name, field in before.fields.items():
+            is_null = str(field.raw).strip() == "null"
+            sure = field.null_probability if is_null else field.confidence
+            is_faulty = any(error.field == name for error in before.errors)
+            asks = is_faulty or sure is None or sure < (0.9 if is_null else least)
+            assert item.fields[name].model == (second.name if asks else None), name
+            if not is_null:
+                models_of_values.append(item.fields[name].model)
+    assert {None, second.name} == set(models_of_values)
