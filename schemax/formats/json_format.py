@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from schemax.base.messages import clipped
 from schemax.formats.base import (
     DOUBLE_QUOTED,
+    NOT_SCALAR,
     BaseFormat,
     Form,
     Path,
@@ -206,7 +207,7 @@ def _value(literal: str) -> str | None:
             raise ValueError(f"text stands behind the string: {clipped(literal)}")
         return decode_escapes(literal[1:-1], ESCAPES)
     if literal[0] == "{":
-        raise ValueError("expected a single value, got an object")
+        raise ValueError("expected a single value, got an object or several values")
     return clean(literal)
 
 
@@ -243,7 +244,9 @@ def _members(text: str) -> tuple[Tree, str]:
 
     def end_literal(end: int) -> None:
         if start:
-            groups[-1][name] = f" {text[start:end].strip(_AROUND)}"
+            literal = f" {text[start:end].strip(_AROUND)}"
+            if groups[-1].setdefault(name, literal) != literal:
+                groups[-1][name] = NOT_SCALAR
 
     opening, token = _OPENING.search(text), None
     for token in _TOKEN.finditer(text, opening.end()) if opening else ():

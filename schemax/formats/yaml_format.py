@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
@@ -141,20 +141,20 @@ class YamlFormat(BaseFormat):
             return self._converted(yaml.compose(text), set())
         except Exception:  # any error of the parser
             blocks = _NEXT_KEY.split(dedent(text).strip("\n")) if depth else ()
-        tree: Tree = {}
+        pairs: list[tuple[str, str | Tree]] = []
         for block in blocks:
             if not (key := _KEY.match(block)):
                 continue
             name = _scalar(key[1]) if key[1][0] in "\"'" else key[1].rstrip(" \t")
             value = block[key.end() :]
             if value.startswith("\n"):
-                tree[str(name)] = self._tree(value, depth - 1)
+                pairs.append((str(name), self._tree(value, depth - 1)))
             elif "\n" in value and len(blocks) > 1:
                 whole = self._tree(block, depth)
-                tree |= whole if isinstance(whole, dict) else {}
+                pairs += whole.items() if isinstance(whole, dict) else ()
             else:
-                tree[str(name)] = f" {one_line(value)}"
-        return tree
+                pairs.append((str(name), f" {one_line(value)}"))
+        return _tree_of(pairs)
 
     def _converted(self, node: Any, known: set[int]) -> str | Tree:
         """A node as literals. A list that holds more than scalars is a group of its items.
@@ -177,7 +177,16 @@ class YamlFormat(BaseFormat):
                 return self.escape([text_of(item) for item in node.value])
             return {str(n): self._converted(item, known) for n, item in enumerate(node.value)}
         pairs = node.value if isinstance(node, MappingNode) else ()
-        return {str(key.value): self._converted(child, known) for key, child in pairs}
+        return _tree_of((str(key.value), self._converted(child, known)) for key, child in pairs)
+
+
+def _tree_of(pairs: Iterable[tuple[str, str | Tree]]) -> Tree:
+    """Names with their values; no value if a name has two: which one counts is not known."""
+    tree: Tree = {}
+    for name, value in pairs:
+        if tree.setdefault(name, value) != value:
+            tree[name] = NOT_SCALAR
+    return tree
 
 
 # The parser takes up to two seconds for 16,000 characters; a deeper output is read key by key.
@@ -229,7 +238,7 @@ def _scalar(text: str) -> str | None:
             body = match[0][1:-1]
             return decode_escapes(body, _ESCAPES) if first == '"' else body.replace("''", "'")
     elif first == "{":
-        raise ValueError("expected a single value, got a mapping")
+        raise ValueError("expected a single value, got a mapping or several values")
     elif _BLOCK_SCALAR.fullmatch(text):
         raise ValueError("expected a value on one line, got a block of lines")
     if "#" in text and (comment := _COMMENT.search(text)):

@@ -1011,3 +1011,22 @@ def test_formats_are_values(format: OutputFormat) -> None:
     assert format == type(format)()
     assert hash(format) == hash(type(format)())
     assert isinstance(format, OutputFormat)
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [
+        ("json", '{"brand": "LG", "size": 50, "size": 55}'),
+        ("yaml", "brand: LG\nsize: 50\nsize: 55\n"),
+        ("yaml", "brand: LG\nsize: 50\nNo, wait:\nbrand: LG\nsize: 55\n"),
+        ("yaml", "```yaml\nbrand: LG\nsize: 50\n```\nOr:\n```yaml\nbrand: LG\nsize: 55\n```\n"),
+    ],
+)
+def test_no_value_is_taken_out_of_two(format: str, text: str) -> None:
+    output_format = get_format(format)
+    literals = output_format.parse(text, [("brand",), ("size",)])
+    assert output_format.unescape(literals["brand",]) == "LG"
+    with pytest.raises(ValueError, match="single value"):
+        output_format.unescape(literals["size",])
+    same = output_format.parse(text.replace("55", "50"), [("size",)])
+    assert output_format.unescape(same["size",]) == "50"

@@ -106,7 +106,7 @@ def test_json_is_read_exactly(
     ("text", "expected"),
     [
         ('"price": 1.50, "brand": 12345678901234567890123}', ["1.50", "12345678901234567890123"]),
-        ('{"price": 1, "price": 2, "brand": "x"}', ["2", "x"]),
+        ('{"price": 1, "price": 2, "brand": "x"}', [BROKEN, "x"]),
         ('{"price":1,299}', ["1,299"]),
         ('{"price": 12,50 €, "brand": "x"}', ["12,50 €", "x"]),
         ('{"price": 55 inches, "brand": x, y}', ["55 inches", "x, y"]),
