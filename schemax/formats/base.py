@@ -357,7 +357,7 @@ def _shown(path: Path) -> str:
 
 
 NOT_SCALAR = " {"
-"""A literal that `unescape` refuses in JSON and YAML, for a group or two values in a value's place."""
+"""A literal that `unescape` refuses in JSON and YAML: a group, or two values for one."""
 
 
 def select(tree: Tree, paths: Sequence[Path], label: Callable[[str], str]) -> dict[Path, str]:
