@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -61,6 +61,34 @@ class Answered(NamedTuple):
         """The earlier answers, in the place of an extraction that failed, with its reason."""
         errors = [FieldError(None, f"{self.model}: {error.message}") for error in item.errors]
         return replace(self.item, errors=(*self.item.errors, *errors), is_gone=item.is_gone)
+
+
+def cascade_of(load: Callable[[], Any], further: Further) -> Any:
+    """An extractor that has a next one; a function of a module, which can be pickled."""
+    extractor = load()
+    extractor.further = further
+    return extractor
+
+
+def least_sureness(first: Any, confidence: float | None, precision: float | None) -> float:
+    """The sureness of a field that spares it the model after the extractor `first`.
+
+    Raises ValueError for both or neither of the two, for one that is not from 0 to 1, and for a
+    precision that the calibration of `first` does not promise.
+    """
+    least = confidence if precision is None else precision
+    if least is None or None not in (confidence, precision):
+        raise ValueError("a cascade takes either a confidence or a precision")
+    if not 0 <= least <= 1:
+        raise ValueError(f"confidence and precision must be from 0 to 1, not {least!r}")
+    promise = first.defaults.calibration.promise
+    if precision is not None and (promise is None or promise.precision < precision):
+        raise ValueError(
+            f"the calibration of {first.name} promises no precision of {precision:g}: use "
+            f"schemax.calibrated(extractor, labels, precision={precision:g}), or schemax "
+            f"calibrate LABELS --precision {precision:g}"
+        )
+    return least
 
 
 def check_fit(own: CompiledSchema, name: str, later: CompiledSchema, second: str) -> None:

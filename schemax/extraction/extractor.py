@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, aclosing
 from copy import copy
 from dataclasses import replace
@@ -24,7 +24,7 @@ from schemax.compiler import CompiledSchema, as_codec
 from schemax.compiler.automata import checked_eos_ids
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.extraction.cascade import Further, check_fit
+from schemax.extraction.cascade import Further, cascade_of, check_fit, least_sureness
 from schemax.extraction.defaults import Defaults
 from schemax.extraction.documents import Inputs, Options, shown_text
 from schemax.extraction.familiarity import Familiarity
@@ -277,43 +277,27 @@ class Extractor(AbstractContextManager["Extractor"]):
     ) -> Extractor:
         """Returns an extractor that asks a model only for what the models before it are unsure of.
 
-        The first model reads every document. Fields whose answer is less sure than `confidence`,
-        or cannot be used, and only these, are asked of the next model, and so on; `confidence` of a
-        value is compared with it, of a null `null_probability`. The `model` of a field's result
-        names a later model that has answered. Where a model fails, the answers of the models before
-        it stay, with an error of the row. See docs/cascades.md.
+        Asked again are values of a `confidence`, and nulls of a `null_probability`, below
+        `confidence`, and answers that cannot be used. With `precision` in its place, it is values
+        of which the model's calibration does not promise this precision (`schemax.calibrated`), and
+        nulls below it. Where a model fails, the answers of those before it stay, with an error of
+        the row. See docs/cascades.md.
 
-        With `precision` in the place of `confidence`, a value is sure if the calibration of its
-        model promises this precision of it (`schemax.calibrated`), and a null if its
-        `null_probability` is `precision` or more.
+        extractors: from the cheapest on, in this process or behind servers; no document shares a
+            prompt with others. Settings and calibration are the first's. They close together.
 
-        extractors: from the cheapest on, in this process or behind servers. They write the same
-            format, and no document shares a prompt with others. The cascade is like the first:
-            its settings, calibration and schemas are the first one's. They close together.
-
-        Raises ValueError for fewer than two extractors, for a cascade that is not the last, for a
-        confidence that is not from 0 to 1, for a precision that a model before the last does not
-        promise, and for both or neither of the two.
+        Raises ValueError for fewer than two extractors, for a cascade that is not the last, and as
+        `least_sureness` does.
         """
         first, *rest = extractors
         if not rest or first.further is not None:
             raise ValueError("a cascade takes two extractors or more; only the last may be one")
-        least = confidence if precision is None else precision
-        if least is None or None not in (confidence, precision):
-            raise ValueError("a cascade takes either a confidence or a precision")
-        if not 0 <= least <= 1:
-            raise ValueError(f"confidence and precision must be from 0 to 1, not {least!r}")
-        promise = first.defaults.calibration.promise
-        if precision is not None and (promise is None or promise.precision < precision):
-            raise ValueError(
-                f"the calibration of {first.name} promises no precision of {precision:g}: use "
-                f"schemax.calibrated(extractor, labels, precision={precision:g}), or schemax "
-                f"calibrate LABELS --precision {precision:g}"
-            )
-        last = rest[0]
+        least = least_sureness(first, confidence, precision)
         if len(rest) > 1:
-            last = cls.cascade(rest, confidence=confidence, precision=precision)
-        return _cascade_of(lambda: copy(first), Further(last, least, precision is not None))
+            rest = [cls.cascade(rest, confidence=confidence, precision=precision)]
+        further = Further(rest[0], least, precision is not None)
+        cascade: Extractor = cascade_of(lambda: copy(first), further)
+        return cascade
 
     @property
     def name(self) -> str:
@@ -345,7 +329,7 @@ class Extractor(AbstractContextManager["Extractor"]):
             )
         if self.further is None:
             return self._load_again, ()
-        return _cascade_of, (self._load_again, self.further)
+        return cascade_of, (self._load_again, self.further)
 
     @classmethod
     def default(cls) -> Extractor:
@@ -602,12 +586,6 @@ class Extractor(AbstractContextManager["Extractor"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _cascade_of(load: Callable[[], Extractor], further: Further) -> Extractor:
-    extractor = load()
-    extractor.further = further
-    return extractor
 
 
 @lru_cache(maxsize=1)
