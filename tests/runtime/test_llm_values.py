@@ -53,5 +53,6 @@ def test_circles_are_cut(extractor: Extractor) -> None:
     items = list(extractor.stream([*texts, "x", "Company Company Company"], Lists))
     said = [error.message for item in items for error in item.errors]
     cut = [int(text.split(" for ")[1].split()[0]) for text in said if "repeated itself" in text]
-    assert cut
-    assert max(cut) < 60  # of 60 and, in lists, 120, retries included
+    assert len(cut) >= 3
+    assert sorted(cut)[len(cut) // 2] < 60  # the budget of a text, retries included
+    assert max(cut) < 120  # that of a list
