@@ -370,8 +370,7 @@ def test_twenty_labels_help_a_pretrained_model(smollm2: Path) -> None:
     assert len(done.prompt.demonstrations) >= 4
     assert done.after.protocol.f1 > done.before.protocol.f1 + 0.1
     assert done.after.strict.f1 > done.before.strict.f1
-    assert (gain := done.gain()) is not None
-    assert gain.low >= 0  # how far the search comes depends on the machine
+    assert done.gain() is None  # too few held-out documents for an interval
     # The trials that decided were of other documents than those that tell the gain.
     decided = {trial.documents for trial in done.trials}
     assert max(decided) + done.after.products + len(done.chosen.shown["address"]) <= len(labelled)
