@@ -166,7 +166,8 @@ def read_part(
         return None
     schema: Any = compiled.schema
     attributes = [compiled.attributes[n] for n in places]
-    texts = [_field_text(n, slots[n], compiled, calibration) for n in places]
+    kinds = kinds_of(compiled)
+    texts = [_field_text(n, slots[n], kinds[n], compiled, calibration) for n in places]
     return build(
         part_of(schema, name),
         attributes,
@@ -203,20 +204,25 @@ def _slot_texts(
     places: Sequence[int] | None = None,
 ) -> list[SlotText | None]:
     """(N,) slots. places: of the outputs, if they are not all."""
-    slots: list[SlotText | None] = [None] * len(compiled.attributes)
-    for n, slot in zip(range(len(slots)) if places is None else places, outputs, strict=True):
-        slots[n] = _field_text(n, slot, compiled, calibration)
+    kinds = kinds_of(compiled)
+    slots: list[SlotText | None] = [None] * len(kinds)
+    for n, slot in zip(range(len(kinds)) if places is None else places, outputs, strict=True):
+        slots[n] = _field_text(n, slot, kinds[n], compiled, calibration)
     return slots
 
 
 def _field_text(
-    place: int, output: SlotOutput, compiled: CompiledSchema, calibration: Calibration
+    place: int,
+    output: SlotOutput,
+    kind: SlotKind,
+    compiled: CompiledSchema,
+    calibration: Calibration,
 ) -> SlotText:
     """The text of a field, left out if it is less sure than the calibration's promise requires."""
-    kind, name = kinds_of(compiled)[place], compiled.attributes[place].name
     text = _slot_text(output, kind, compiled, calibration)
     if (promise := calibration.promise) is None or not kind.optional:
         return text
+    name = compiled.attributes[place].name
     least = promise.min_confidence(settings_of(compiled.schema).category, name)
     if text.repaired is not None:
         text = replace(text, repaired=_promised(text.repaired, least, promise, compiled))
