@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -51,40 +52,51 @@ def _bounded(kind: Any) -> Any:
     own = {"pattern": _pattern, "patternProperties": _named, "additionalProperties": _additional}
     own |= {"multipleOf": _multiple_of, "enum": enum}
     words = {**kind.VALIDATORS, **{word: own[word] for word in own if word in kind.VALIDATORS}}
-    depth = threading.local()
     for word in words.keys() & {"$ref", "$dynamicRef", "$recursiveRef"}:
-        words[word] = _following(words[word], depth)
-    validator = extend(kind, {word: _or_null(judge) for word, judge in words.items()})
+        words[word] = _following(words[word])
+    validator = extend(kind, {word: _in_time(judge) for word, judge in words.items()})
     # jsonschema's own `evolve` validates a part with a `$schema` without bounds.
     validator.evolve = attrs.evolve
     return validator
 
 
-def _or_null(judge: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
-    """Wraps a keyword, so that a `nullable` schema allows null."""
+class _Effort(threading.local):
+    """The effort of this thread's validation. ends: its processor time; depth: of references."""
+
+    ends = math.inf
+    depth = 0
+
+
+_effort = _Effort()
+
+
+def _in_time(judge: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    """Wraps a keyword: bounded in time, and passed over where a `nullable` schema allows null."""
 
     def judged(validator: Any, value: Any, instance: Any, node: Any) -> Iterator[Any]:
+        if time.thread_time() > _effort.ends:
+            seconds = f"{MOST_SECONDS:g} second"
+            raise TooMuch(f"the document's conditions take more than {seconds}")
         if instance is not None or node.get("nullable") is not True:
             yield from judge(validator, value, instance, node) or ()
 
     return judged
 
 
-def _following(follow: Callable[..., Any], depth: threading.local) -> Callable[..., Iterator[Any]]:
+def _following(follow: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
     """Wraps the keyword of a reference, bounded in depth.
 
     Only this bound ends cycles: if Python runs out of stack, extension modules panic.
     """
 
     def followed(*arguments: Any) -> Iterator[Any]:
-        before = getattr(depth, "number", 0)
-        if before == _DEEPEST:
+        if _effort.depth == _DEEPEST:
             raise TooMuch("the document's conditions refer to themselves too often")
-        depth.number = before + 1
+        _effort.depth += 1
         try:
             yield from follow(*arguments) or ()
         finally:
-            depth.number = before
+            _effort.depth -= 1
 
     return followed
 
@@ -182,9 +194,8 @@ class Checks:
 
     def _errors(self, value: Any) -> list[Any]:
         """jsonschema's errors. Raises TooMuch; ValueError for an unusable pattern."""
-        late = TooMuch(f"the document's conditions take more than {MOST_SECONDS:g} second")
-        with at_most(MOST_SECONDS, late):
-            return list(self._validator.iter_errors(value))
+        _effort.ends, _effort.depth = time.thread_time() + MOST_SECONDS, 0
+        return list(self._validator.iter_errors(value))
 
     def forbidden(self, value: Any) -> str | None:
         """The first fault of a JSON value, or None. Formats are skipped: they only describe."""
