@@ -25,6 +25,7 @@ from schemax.evaluation.examples import Example, read_examples, shown_record
 from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.evaluation.scores import Scores, f1_interval, labelled, score_predictions
 from schemax.extraction.extractor import Extractor
+from schemax.runtime.models.packed import unpack
 
 PRECISIONS = ("float32", "bfloat16", "compiled", "int8")
 LENGTHS = (32, 128, 512)
@@ -44,6 +45,7 @@ def load(precision: str, model: str = "small") -> Extractor:
 
 def quantize(model: Any) -> None:
     """Quantizes all linear layers but the head, in place."""
+    unpack(model)
     torchao = import_module("torchao.quantization")
     head = model.get_output_embeddings()
     torchao.quantize_(

@@ -222,10 +222,12 @@ def setting_of(extractor: Extractor) -> str:
     """Describes model, dtype and hardware, on which speed depends."""
     import torch
 
+    from schemax.runtime.models.packed import num_weights
+
     model = extractor.model
     if isinstance(model, RemoteModel):
         return f"{model.name}, {model.client.url} ({model.served.kind})"
-    parameters = sum(p.numel() for p in model.model.parameters()) / 1e6
+    parameters = num_weights(model.model) / 1e6
     place = (
         torch.cuda.get_device_name(model.device)
         if model.device.type == "cuda"

@@ -26,6 +26,7 @@ from schemax.runtime.attention.visibility import TokenInfo
 from schemax.runtime.models.loading.refusals import need, refusing
 from schemax.runtime.models.loading.rounding import merge_adapters
 from schemax.runtime.models.model import DecoderModel
+from schemax.runtime.models.packed import unpack
 from schemax.training.row_attention import over_rows, parts_of
 from schemax.training.schedule import TrainingBatch, token_info
 from schemax.training.sequences import IGNORE
@@ -108,6 +109,7 @@ def trainable(extractor: Extractor, name: str, settings: TrainingSettings) -> Tr
             f"{name} is quantized, and quantized weights cannot be trained; name the model that it "
             "was made from, or train adapters with quantization nf4"
         )
+    unpack(model)
     return TrainableModel(model)
 
 

@@ -125,7 +125,7 @@ def load_subject(
 
 def vocabulary_of(model: Any) -> int:
     """Returns the number of tokens that a model has logits for."""
-    return int(model.get_output_embeddings().weight.shape[0])
+    return int(model.get_output_embeddings().out_features)
 
 
 def compare_engines(

@@ -19,6 +19,7 @@ from schemax.evaluation.benchmark.workload import Workload, Writes
 from schemax.runtime.engine.decode import Windows, outputs, run
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
+from schemax.runtime.models.packed import packed_layers
 from schemax.tokens import Ids
 
 EngineKind = Literal["ours", "rival", "bound"]
@@ -102,7 +103,8 @@ class Engine(ABC):
 
 def replica(model: Any) -> Any:
     """Returns a separate model over the same weights, with hooks and settings of its own."""
-    shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
+    packed = (layer.packed for layer in packed_layers(model))
+    shared = {id(part): part for part in chain(model.parameters(), model.buffers(), packed)}
     twin = copy.deepcopy(model, shared)
     # Drops the sampling settings of trained models.
     twin.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]

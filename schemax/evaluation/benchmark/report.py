@@ -20,6 +20,7 @@ from schemax.base.messages import misfit_of
 from schemax.base.resources import version
 from schemax.evaluation.benchmark.measure import EngineRun
 from schemax.evaluation.benchmark.workload import Workload
+from schemax.runtime.models.packed import num_weights
 
 FORMAT = 1
 
@@ -148,7 +149,7 @@ def describe_model(model: Any, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "class": type(model).__name__,
-        "parameters": model.num_parameters(),
+        "parameters": num_weights(model),
         "dtype": str(model.dtype).removeprefix("torch."),
         "attention": config._attn_implementation,
         "shape": {key: getattr(config, key) for key in names if hasattr(config, key)},

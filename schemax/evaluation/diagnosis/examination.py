@@ -139,8 +139,10 @@ def _in_own_dtype(model: Any, tokenizer: Any) -> Check:
 
 def _architecture(model: Any) -> list[Check]:
     from schemax.runtime.models.architecture import examine
+    from schemax.runtime.models.packed import num_weights, packed_layers
 
     config = model.config.get_text_config()
+    is_packed = any(packed_layers(model))
     architecture = examine(model)
     kinds = ", ".join(f"{count} {kind}" for kind, count in architecture.layer_counts.items())
     backend: str = config._attn_implementation
@@ -153,13 +155,17 @@ def _architecture(model: Any) -> list[Check]:
     return [
         Check(
             "architecture",
-            f"{type(model).__name__}, {model.num_parameters() / 1e6:,.1f} M parameters",
+            f"{type(model).__name__}, {num_weights(model) / 1e6:,.1f} M parameters",
         ),
         Check("layers", kinds),
         Check("attention heads", architecture.heads),
         Check("positions", f"{architecture.position_encoding}; context {context or 'unlimited'}"),
         Check("attention backend", f"{backend} ({why})"),
-        Check("machine", f"{model.device}, {str(model.dtype).removeprefix('torch.')}"),
+        Check(
+            "machine",
+            f"{model.device}, {str(model.dtype).removeprefix('torch.')}"
+            + (", weights packed in half precision" if is_packed else ""),
+        ),
         *_generation_checks(model),
     ]
 

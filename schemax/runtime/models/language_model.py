@@ -56,7 +56,7 @@ class LanguageModel(ABC):
         self.dtype: torch.dtype = model.dtype
         self.shares: Mapping[torch.device, float] = _shares(model)
         self.is_sharded = any(hasattr(part, "device_mesh") for part in model.parameters())
-        self.vocab_size: int = head.weight.shape[0]
+        self.vocab_size: int = head.out_features
         self.max_positions = self.architecture.max_positions
         self._selection = HeadSelection.of(head)
 

@@ -31,6 +31,7 @@ from schemax.runtime.models.loading.precision import (
     placement,
 )
 from schemax.runtime.models.loading.refusals import NOT_FOUND, brief, refusing, some
+from schemax.runtime.models.packed import pack
 from schemax.runtime.models.pointwise import compile_chains
 
 _AUTOMATIC = ("auto", "balanced", "balanced_low_0", "sequential")
@@ -103,6 +104,9 @@ def load(
         model = put_adapter(model, files.adapter)
     if compile:
         compile_chains(model)
+    elif model.dtype == torch.float32 and place.type == "cpu" and not (device_map or quantization):
+        is_narrow = trained.dtype is not None or files.gguf is not None
+        pack(model, may_round=dtype == "auto" and is_narrow)
     return Loaded(model, tokenizer, _template(files), calibration, trained)
 
 

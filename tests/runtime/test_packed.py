@@ -1,0 +1,138 @@
+"""Weights packed in half precision compute what they compute in float32."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import TITLES, tiny_model
+from decoding import compiled_in, run
+from families import FORK, IN_SEQUENCE, Family
+from test_gpu import Typed, assert_alike
+from torch import nn
+
+from schemax import Extractor
+from schemax.compiler import TextCodec
+from schemax.evaluation.benchmark.engines import replica
+from schemax.io import fingerprint
+from schemax.runtime.engine.self_test import prepare
+from schemax.runtime.models import packed
+from schemax.runtime.models.packed import PackedLinear, num_weights, pack, packed_layers, unpack
+
+pytestmark = pytest.mark.skipif(
+    "fbgemm" not in torch.backends.quantized.supported_engines, reason="has no packed products"
+)
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small models are packed, too, whatever the processor gains."""
+    monkeypatch.setattr(packed, "_LEAST", 0)
+    monkeypatch.setattr(packed, "is_faster", lambda: True)
+
+
+def narrow(model: Any) -> Any:
+    """The model with weights that 16 bits hold."""
+    for weight in model.parameters():
+        weight.data = weight.data.bfloat16().float()
+    return model
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [0, 1, 3, 16, 130])
+def test_a_layer_computes_what_torchs_does(rows: int, bias: bool) -> None:
+    layer = narrow(nn.Linear(96, 200, bias=bias))
+    own = PackedLinear(layer)
+    inputs = torch.randn(2, rows, 96)
+    torch.testing.assert_close(own(inputs), layer(inputs), rtol=1e-5, atol=1e-5)
+    turned = torch.randn(96, rows).T  # not contiguous
+    torch.testing.assert_close(own(turned), layer(turned), rtol=1e-5, atol=1e-5)
+    assert torch.equal(own.weight, layer.weight)
+    for name, weight in layer.state_dict().items():
+        assert torch.equal(own.state_dict()[name], weight)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("family", ["qwen3", "llama"])
+@pytest.mark.parametrize("layout", ["branched", "causal"])
+def test_values_are_those_of_float32(codec: TextCodec, family: str, layout: Any) -> None:
+    compiled = compiled_in(layout, Typed, codec, k_max=4)
+    module = narrow(tiny_model(family, codec.vocab_size))
+    expected = run(prepare(module), compiled, TITLES, 4)
+    count, weights = num_weights(module), fingerprint.of_weights(module, codec, [1])
+    pack(module)
+    assert not [part for part in module.modules() if type(part) is nn.Linear]
+    assert num_weights(module) == count
+    assert fingerprint.of_weights(module, codec, [1]) == weights
+    assert_alike(run(prepare(module), compiled, TITLES, 4), expected)
+    twin = replica(module)
+    for own, shared in zip(packed_layers(twin), packed_layers(module), strict=True):
+        assert own.packed is shared.packed
+    unpack(module)
+    assert not list(packed_layers(module))
+    assert module.get_output_embeddings()._forward_pre_hooks
+    assert num_weights(module) == count == module.num_parameters()
+    assert_alike(run(prepare(module), compiled, TITLES, 4), expected)
+
+
+@pytest.mark.usefixtures("always")
+@torch.inference_mode()
+@pytest.mark.parametrize("family", [*IN_SEQUENCE, *FORK], ids=lambda family: family.name)
+def test_every_family_takes_packed_layers(family: Family, codec: TextCodec) -> None:
+    """Some read a layer's weights by themselves."""
+    module = narrow(family.model(codec.vocab_size).eval())
+    ids = torch.arange(24).view(2, 12) * 7 % codec.vocab_size
+    expected = module(input_ids=ids).logits
+    pack(module)
+    torch.testing.assert_close(module(input_ids=ids).logits, expected, rtol=1e-3, atol=1e-4)
+    assert list(packed_layers(module)) or family.name.startswith("gpt")  # of another kind
+
+
+@pytest.mark.usefixtures("always")
+def test_weights_that_half_precision_lacks_stay_as_they_are(codec: TextCodec) -> None:
+    module = narrow(tiny_model("qwen3", codec.vocab_size))
+    first, second, third, *_ = [part for part in module.modules() if type(part) is nn.Linear]
+    first.weight.data[0, 0] = 1 / 3
+    second.weight.data[0, 0] = 1e6
+    third.weight.data[0, 0] = torch.nan
+    pack(module)
+    assert {first, second, third} < set(module.modules())
+    pack(module, may_round=True)
+    assert first not in set(module.modules())
+    assert {second, third} < set(module.modules())
+
+
+@pytest.mark.usefixtures("always")
+def test_loading_packs(saved_model: Path, tmp_path: Path) -> None:
+    def num_packed(folder: Path, **loading: Any) -> int:
+        return len(list(packed_layers(Extractor.from_pretrained(folder, **loading).model.model)))
+
+    assert not num_packed(saved_model)  # its weights need 32 bits
+    source = Extractor.from_pretrained(saved_model)
+    narrow(source.model.model).save_pretrained(tmp_path)
+    source.tokenizer.save_pretrained(tmp_path)
+    assert num_packed(tmp_path)
+    assert not num_packed(tmp_path, dtype="bfloat16")
+    plain = source.extract(TITLES, Typed, on_error="null")
+    extractor = Extractor.from_pretrained(tmp_path)
+    assert extractor.extract(TITLES, Typed, on_error="null") == plain
+
+
+def test_a_model_that_fits_the_cache_is_not_packed(
+    codec: TextCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "is_faster", lambda: True)
+    module = narrow(tiny_model("qwen3", codec.vocab_size))
+    pack(module)
+    assert not list(packed_layers(module))
+
+
+def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed.is_faster.cache_clear()
+    assert isinstance(packed.is_faster(), bool)
+    monkeypatch.setattr(packed, "_FEW", (8, 1e9))
+    packed.is_faster.cache_clear()
+    assert not packed.is_faster()
+    packed.is_faster.cache_clear()
