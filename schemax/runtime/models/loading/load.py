@@ -102,11 +102,11 @@ def load(
     )
     if files.adapter is not None:
         model = put_adapter(model, files.adapter)
-    if compile:
-        compile_chains(model)
-    elif model.dtype == torch.float32 and place.type == "cpu" and not (device_map or quantization):
+    if model.dtype == torch.float32 and place.type == "cpu" and not (device_map or quantization):
         is_narrow = trained.dtype is not None or files.gguf is not None
         pack(model, may_round=dtype == "auto" and is_narrow)
+    if compile:
+        compile_chains(model)
     return Loaded(model, tokenizer, _template(files), calibration, trained)
 
 
