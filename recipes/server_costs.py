@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from recipes.llama_servers import LlamaServer, llama_server
+import torch
+
+from recipes.servers import Server, llama_server, vllm_server
 from schemax import DecodingConfig, Extractor
 from schemax.attributes import compile_attributes
 from schemax.evaluation.examples import Example, accepted, read_examples, shown_record
@@ -64,7 +65,7 @@ def read_work(labels: Path, limit: int, demonstrations: Path | None, shots: int,
     return Work(products, some, shown if demonstrations and shots else None, form)
 
 
-def plain_rows(server: LlamaServer, work: Work) -> Rows:
+def plain_rows(server: Server, work: Work) -> Rows:
     """Asks for a chat completion under a JSON Schema for every product, without schemax."""
     found: Rows = []
     for product in work.products:
@@ -99,7 +100,7 @@ def _format(kind: str, **more: Any) -> dict[str, Any]:
     return {"response_format": {"type": kind, **more}}
 
 
-def _post(server: LlamaServer, body: Mapping[str, Any]) -> Any:
+def _post(server: Server, body: Mapping[str, Any]) -> Any:
     request = urllib.request.Request(
         f"{server.url}/chat/completions",
         json.dumps(body).encode(),
@@ -141,10 +142,12 @@ def share_of_right(rows: Rows, work: Work) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path, help="GGUF file that the server runs")
+    parser.add_argument("model", type=Path, help="GGUF file that the server runs; vLLM's folder")
     parser.add_argument("folder", help="the same model for transformers: tokenizer, and weights")
     parser.add_argument("labels", type=Path, help="annotated products")
     parser.add_argument("--program", default="llama-server", help="command that starts the server")
+    parser.add_argument("--vllm", help="the Python of an environment with vLLM, which runs instead")
+    parser.add_argument("--threads", type=int, default=1, help="of server and of this process")
     parser.add_argument("--option", action="append", default=[], help="of that command")
     parser.add_argument("--limit", type=int, default=10, help="products that are read")
     parser.add_argument("--format", default="json")
@@ -153,6 +156,7 @@ def main() -> None:
     parser.add_argument("--ways", default="local,tokens,tokens+probabilities,chat,plain")
     parser.add_argument("--dtype", default="float32", help="of the weights in this process")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     work = read_work(
         options.labels, options.limit, options.demonstrations, options.shots, options.format
     )
@@ -169,12 +173,18 @@ def main() -> None:
         print(f"| {way} | {figures} | {took / count:.2f} | {same} | {right} |", flush=True)
 
     if "local" in ways:
-        plain = DecodingConfig(constrain="types", contextual_calibration=False)  # as servers decode
+        scored = None if options.vllm else False  # as servers decode
+        plain = DecodingConfig(constrain="types", contextual_calibration=scored)
         loading = {"device": "cpu", "dtype": options.dtype, "decoding": plain}
         here = Extractor.from_pretrained(options.folder, **loading)
         _, own, took, local = clocked(lambda: work.rows(here))
         tell("this process", local, 0, 0.0, own, took)
-    with llama_server(options.program, options.model, options=options.option) as server:
+    starting: Any = {"threads": options.threads, "options": options.option}
+    with (
+        vllm_server(options.vllm, options.model, **starting)
+        if options.vllm
+        else llama_server(options.program, options.model, **starting)
+    ) as server:
         for way in ways:
             if way == "local":
                 continue
@@ -203,5 +213,4 @@ def clocked(read: Callable[[], Rows]) -> tuple[None, float, float, Rows]:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     main()

@@ -84,11 +84,13 @@ def _probability(prior: ChoicePrior, text: bytes) -> float:
     return sum(prior.begun[begun] for begun in first)
 
 
-def content_free_prompts(compiled: CompiledSchema) -> list[PromptIds]:
+def content_free_prompts(
+    compiled: CompiledSchema, *, choices_alone: bool = False
+) -> list[PromptIds]:
     """Prompts of the documents without content, whose slots write given answers.
 
     In each turn every document is asked once: a slot with choices writes its next choice, any other
-    slot null. [] for a schema with nothing to calibrate.
+    slot null, or has the answer () with `choices_alone`. [] for a schema with nothing to calibrate.
     """
     stacked = compiled.decoding.documents == "stacked"
     size = compiled.decoding.documents_per_prompt if stacked else 1
@@ -97,6 +99,9 @@ def content_free_prompts(compiled: CompiledSchema) -> list[PromptIds]:
     slots = (SlotSpec(),) * len(compiled.slots)
     prompts = []
     for row in _turns(compiled):
+        if choices_alone:
+            pairs = zip(row, _choices(compiled), strict=True)
+            row = tuple(() if choices is None else answer for answer, choices in pairs)
         for group in groups:
             keys = (compiled.keys if stacked else compiled.keys * len(group))[: len(group)]
             documents = [tuple(compiled.codec.encode(text)) for text in group]

@@ -44,6 +44,7 @@ class Defaults:
     is_trained: True if schemax trained the model, or if somebody wrote a prompt for it:
         `prompt.jinja` or `schemax.json` in its folder. A prompt file changes only what it names.
     is_remote: True if a server decodes.
+    scores_choices: False for a server that cannot score choices; see `RemoteModel`.
     """
 
     format: str | OutputFormat | None = None
@@ -54,6 +55,7 @@ class Defaults:
     trained: TrainedWith = field(default_factory=TrainedWith)
     is_trained: bool = False
     is_remote: bool = False
+    scores_choices: bool = True
 
     def changed(
         self,
@@ -103,6 +105,9 @@ class Defaults:
         config = self.decoding if config is None else config
         template = template or self.named_template(schema) or usual_template(config)
         if self.is_remote:  # no server holds texts to their document
+            scored = as_untrained(config, template).contextual_calibration
+            if self.scores_choices and not self.is_trained:
+                config = replace(config, contextual_calibration=scored)
             return config, template
         config = as_trained(config, self.trained.decoding)
         return config if self.is_trained else as_untrained(config, template), template

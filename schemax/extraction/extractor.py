@@ -80,15 +80,15 @@ class Extractor(AbstractContextManager["Extractor"]):
         from schemax.runtime.engine.shared import SharedEngine
         from schemax.runtime.models.loading import named_eos_ids
 
-        is_remote = isinstance(model, RemoteModel)
-        self.model: Any = model if is_remote else prepare(model)
+        self.model: Any = model if isinstance(model, RemoteModel) else prepare(model)
         self.tokenizer = tokenizer
         self.defaults = Defaults(
             format=format,
             template=template,
             decoding=resolve_decoding(decoding),
             calibration=calibration or Calibration(),
-            is_remote=is_remote,
+            is_remote=isinstance(model, RemoteModel),
+            scores_choices=getattr(model, "scores_choices", True),
         )
         self._engine = SharedEngine(self.model)
         self._load_again: partial[Extractor] | None = None

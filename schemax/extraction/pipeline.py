@@ -30,6 +30,7 @@ from schemax.runtime.engine.decode import Placed, Windows, outputs
 from schemax.runtime.engine.shared import Call, SharedEngine
 from schemax.runtime.slots.outputs import NO_MEMORY, Watcher
 from schemax.runtime.slots.requests import Filled, Request, new_request
+from schemax.servers.remote import RemoteModel
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
 # Characters of documents read at a time; outputs read out at a time.
@@ -386,7 +387,7 @@ def _content_free_outputs(
     config = replace(
         compiled.decoding, contextual_calibration=False, max_retries=0, temperature=0.0
     )
-    prompts = content_free_prompts(compiled)
+    prompts = content_free_prompts(compiled, choices_alone=isinstance(engine.model, RemoteModel))
     layout = Windows(engine.model, config)
     requests, refused = layout.requests((prompt, compiled.stop) for prompt in prompts)
     if refused:

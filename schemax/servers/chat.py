@@ -132,8 +132,10 @@ def _output(reply: dict[str, Any], *, is_json: bool) -> SlotOutput:
     ]
     # Numbers that are no log-probabilities tell nothing of the model's confidence.
     is_told = all(logprob <= _ROUNDING for _, logprob in parts)
-    has_logprobs = is_told and b"".join(part for part, _ in parts) == data
-    return SlotOutput(tuple(data), reason, tuple(logprobs) if has_logprobs else (), passes=1)
+    # vLLM tells of the end of the turn as well.
+    has_logprobs = is_told and b"".join(part for part, _ in parts).startswith(data)
+    told = tuple(logprobs[: len(data)]) if has_logprobs else ()
+    return SlotOutput(tuple(data), reason, told, passes=1)
 
 
 def _bytes(token: dict[str, Any]) -> bytes:

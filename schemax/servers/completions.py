@@ -63,6 +63,7 @@ class CompletionsModel(RemoteModel):
         self._vocabulary = Vocabulary(codec)
         self._automata = Automata(codec.vocab_size)
         self.takes_ids, self._top = self._accepted_options()
+        self.scores_choices = served.dialect.scores and self.takes_ids and self._top is not None
 
     def _accepted_options(self) -> tuple[bool, int | None]:
         """Asks for one token to find the options that the server takes. Raises ServerError.
@@ -112,9 +113,28 @@ class CompletionsModel(RemoteModel):
         )
 
     async def fill(self, request: Request) -> tuple[SlotOutput, ...]:
-        filling = Filling(request, follows_branches=False)
+        filling = Filling(request, follows_branches=self.scores_choices)
+        if request.answers is not None:
+            return tuple(await asyncio.gather(*(self._scored(request, s) for s in filling.slots)))
         await self._slots(filling, filling.slots)
         return filling.outputs
+
+    async def _scored(self, request: Request, slot: AskedSlot) -> SlotOutput:
+        """The given answer of a slot, with the probabilities of its tokens."""
+        head = (*request.prefix, *request.stem.tolist(), *slot.key)
+        bodies = [
+            self._body([*head, *slot.answer[:place]], 1, self._top)
+            | {"logit_bias": {str(token): _FOR_SURE}}
+            for place, token in enumerate(slot.answer)
+        ]
+        replies = await asyncio.gather(*(self.client.ask("/completions", body) for body in bodies))
+        logprobs = []
+        for reply, token in zip(replies, slot.answer, strict=True):
+            steps = self._vocabulary.answer(reply).steps
+            if not steps or steps[0].token != token or steps[0].logprob is None:
+                raise ServerError("the server does not tell the probability of a given token")
+            logprobs.append(steps[0].logprob)
+        return SlotOutput(slot.answer, "stop", tuple(logprobs), None, (0.0, 0.0), (), 1)
 
     async def _slots(self, filling: Filling, slots: Sequence[AskedSlot]) -> None:
         """Fills slots and all follow-ups.
@@ -143,10 +163,14 @@ class CompletionsModel(RemoteModel):
             slot.budget,
             self._automata,
             ends_at_stops=request.decoding.layout == "autoregressive",
+            is_calibrated=bool(request.decoding.contextual_calibration),
             document=request.stem.tolist() if request.retries else None,
         )
         choices = slot.spec.follow_ups
-        grammar = gbnf(choices.choices) if isinstance(choices, Branches) else None
+        # A server that scores choices must not rule tokens out: that changes probabilities.
+        grammar = None
+        if isinstance(choices, Branches) and not self.scores_choices:
+            grammar = gbnf(choices.choices)
         while (continuation := writer.continuation) is not None:
             body = self._slot_body(head, continuation, grammar, slot, request.decoding)
             writer.take(self._vocabulary.answer(await self.client.ask("/completions", body)))
@@ -206,6 +230,7 @@ class SlotWriter:
     automata: of the grammars of all slots.
     ends_at_stops: True if a stop string ends the slot for good, as it ends a whole output.
     document: the document's tokens, if a value that repeats itself is to end early; see `loops`.
+    is_calibrated: whether choices are scored without their prior.
     """
 
     def __init__(
@@ -217,15 +242,20 @@ class SlotWriter:
         *,
         ends_at_stops: bool = False,
         document: Sequence[int] | None = None,
+        is_calibrated: bool = False,
     ) -> None:
         self._ends_at_stops = ends_at_stops
+        self._begun, self._prior = spec.begun, spec.prior if is_calibrated else None
         self._is_strict = spec.grammar is not None and spec.grammar.strict
         self._document = None if self._is_strict else document
-        self._stop, self._budget, self._null_id = stop, budget, spec.null_id
+        self._stop, self._null_id = stop, spec.null_id
+        self._budget = budget + len(spec.begun)
         self._automata, self._state = automata, 0
-        self._grammar = GrammarState.begin(automata, spec.grammar)
-        self._ids: list[int] = []
-        self._logprobs: list[float | None] = []
+        for token in spec.begun:
+            self._state = int(stop.next_state[self._state, token])
+        self._grammar = GrammarState.begin(automata, spec.grammar, spec.begun)
+        self._ids: list[int] = [*spec.begun]
+        self._logprobs: list[float | None] = [0.0] * len(spec.begun)
         self._null: float | None = None
         self._legal: list[float] = []
         self._alternatives: list[Alternatives] = []
@@ -243,7 +273,7 @@ class SlotWriter:
         left = self._budget - len(self._ids)
         stops = self._stops and not self._bias
         most = 1 if self._bias else left if stops else min(left, _FEW)
-        return Continuation(tuple(self._ids), most, stops, self._bias)
+        return Continuation(tuple(self._ids[len(self._begun) :]), most, stops, self._bias)
 
     @property
     def output(self) -> SlotOutput:
@@ -301,12 +331,17 @@ class SlotWriter:
             if not legal:
                 return self._ask_again(step, allowed, biased)
             token = _best(legal)
-        mass = _log_mass(legal)
         if legal:
-            self._note_legal(mass, biased)
-            if grammar.automaton.grammar.choices and len(allowed) > 1:
-                kept = tuple(exp(value - mass) for value in legal.values())
-                self._alternatives.append(Alternatives(len(self._ids), tuple(legal), kept))
+            self._note_legal(_log_mass(legal), biased)
+            if self._prior is not None:
+                shares = self._prior.logprobs(tuple(self._ids), tuple(legal)).tolist()
+                pairs = zip(legal.items(), shares, strict=True)
+                legal = {token: value - share for (token, value), share in pairs}
+                token = _best(legal)
+        mass = _log_mass(legal)
+        if legal and grammar.automaton.grammar.choices and len(allowed) > 1:
+            kept = tuple(exp(value - mass) for value in legal.values())
+            self._alternatives.append(Alternatives(len(self._ids), tuple(legal), kept))
         # In a strict grammar, probabilities are relative to the allowed tokens.
         share, top = (mass, legal) if self._is_strict else (0.0, step.top)
         self._add(token, legal[token] - share if token in legal else None, top, share)

@@ -23,6 +23,8 @@ class Dialect:
     slots: the number of prompts that the server remembers, each until a request takes its slot;
         None for a prefix cache, which matches the beginnings of all prompts.
     tells: True if the server is asked for probabilities by default.
+    scores: True if it tells a token's probability as it was before the token was forced by a bias,
+        so that any given token's probability can be asked for.
     response_format: the index of the first way to send a schema to a chat that the server may take.
     """
 
@@ -31,6 +33,7 @@ class Dialect:
     grammar: Callable[[str], dict[str, Any]] | None = None
     slots: int | None = None
     tells: bool = True
+    scores: bool = False
     response_format: int = 0
 
 
@@ -40,6 +43,7 @@ DIALECTS: Mapping[ServerKind, Dialect] = MappingProxyType(
             20,
             {"return_tokens_as_token_ids": True, "include_stop_str_in_output": True},
             lambda grammar: {"structured_outputs": {"grammar": grammar}},
+            scores=True,
         ),
         "sglang": Dialect(
             20,

@@ -34,9 +34,11 @@ class RemoteModel(ABC):
     codec: of the prompts. max_positions: the context that the server reports; None if unknown.
     at_once: the most documents in flight; each takes a slot of a server with slots.
     usual_decoding: the default preset.
+    scores_choices: whether choices can be scored against documents without content.
     """
 
     usual_decoding: ClassVar[str] = "isolated"
+    scores_choices: bool = False
 
     def __init__(self, client: Client, served: Served, codec: TextCodec) -> None:
         self.client, self.served, self.codec = client, served, codec
@@ -49,7 +51,7 @@ class RemoteModel(ABC):
         """The reason why the server cannot decode with these settings; None if it can."""
         chooses = "chooses tokens by itself, so that"
         name = reason = None
-        if config.contextual_calibration:
+        if config.contextual_calibration and not self.scores_choices:
             name = "contextual_calibration"
             reason = f"{chooses} choices cannot be scored against documents without content"
         elif config.constrain == "document":

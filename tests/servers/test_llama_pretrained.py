@@ -20,7 +20,7 @@ import pytest
 from command_line import jsonl, rows
 from typer.testing import CliRunner
 
-from recipes.llama_servers import NATIVE, LlamaServer, llama_server
+from recipes.servers import NATIVE, Server, llama_server
 from schemax import AttrSchema, DecodingConfig, Extractor, attr
 from schemax.commands.cli import app
 
@@ -87,7 +87,7 @@ def here(smollm2: Path) -> Extractor:
 
 
 @pytest.fixture(scope="module")
-def llama(request: pytest.FixtureRequest) -> Iterator[LlamaServer]:
+def llama(request: pytest.FixtureRequest) -> Iterator[Server]:
     if not PROGRAM:
         pytest.skip("set SCHEMAX_LLAMA_SERVER to the command that starts a server")
     with llama_server(PROGRAM, request.getfixturevalue("smollm2_gguf")) as made:
@@ -110,7 +110,7 @@ def same(found: Sequence[Any], others: Sequence[Any]) -> float:
 
 @pytest.mark.parametrize("format", ["json", "yaml", "xml"])
 def test_rows_are_those_of_the_same_weights_here(
-    here: Extractor, llama: LlamaServer, smollm2: Path, format: str
+    here: Extractor, llama: Server, smollm2: Path, format: str
 ) -> None:
     there = Extractor.from_server(llama.url, tokenizer=smollm2)
     assert there.model.served.kind == (
@@ -125,7 +125,7 @@ def test_rows_are_those_of_the_same_weights_here(
     assert same(found, others) >= (7 / 9 if is_exact else 5 / 9)
 
 
-def test_typed_fields(here: Extractor, llama: LlamaServer, smollm2: Path) -> None:
+def test_typed_fields(here: Extractor, llama: Server, smollm2: Path) -> None:
     there = Extractor.from_server(llama.url, tokenizer=smollm2)
     found = read(there, ORDERS, Order, examples=SHOWN_ORDERS)
     for item in found:
@@ -139,7 +139,7 @@ def test_typed_fields(here: Extractor, llama: LlamaServer, smollm2: Path) -> Non
     assert same(found, read(here, ORDERS, Order, examples=SHOWN_ORDERS)) >= 10 / 14
 
 
-def test_confidences(here: Extractor, llama: LlamaServer, smollm2: Path) -> None:
+def test_confidences(here: Extractor, llama: Server, smollm2: Path) -> None:
     there = Extractor.from_server(llama.url, tokenizer=smollm2, probabilities=True)
     found = read(there, TITLES[:1], Shoe, examples=SHOWN)
     right = read(here, TITLES[:1], Shoe, examples=SHOWN)
@@ -148,14 +148,14 @@ def test_confidences(here: Extractor, llama: LlamaServer, smollm2: Path) -> None
             assert field.confidence == pytest.approx(right[0].fields[name].confidence, abs=0.15)
 
 
-def test_chats_show_examples_as_turns(llama: LlamaServer) -> None:
+def test_chats_show_examples_as_turns(llama: Server) -> None:
     there = Extractor.from_server(llama.url, kind="openai", probabilities=False)
     found = read(there, TITLES, Shoe, examples=SHOWN)
     assert all(item.value is not None for item in found)
     assert sum(item.value.brand in TITLES[item.index] for item in found) >= 2
 
 
-def test_the_command_line(llama: LlamaServer, smollm2: Path, tmp_path: Path) -> None:
+def test_the_command_line(llama: Server, smollm2: Path, tmp_path: Path) -> None:
     source = jsonl(tmp_path / "in.jsonl", [{"id": n, "t": text} for n, text in enumerate(TITLES)])
     shown = [
         {"category": "shoe", "text": text, "attributes": dict(values)} for text, values in SHOWN

@@ -24,7 +24,7 @@ from command_line import jsonl, rows
 from typer.testing import CliRunner
 
 from benchmarks.rivals.llama_model import write_gguf
-from recipes.llama_servers import NATIVE
+from recipes.servers import NATIVE
 from schemax import AttrSchema, Extractor, attr, extract_files
 from schemax.base.resources import resource_dir
 from schemax.commands.cli import app
@@ -81,7 +81,7 @@ def here() -> Extractor:
     return Extractor.from_pretrained(FOLDER, device="cpu", dtype="float32")
 
 
-class LlamaServer:
+class Server:
     """Its process, which may be killed and started again at the same port."""
 
     def __init__(self, model: Path) -> None:
@@ -114,17 +114,17 @@ class LlamaServer:
 
 
 @pytest.fixture(scope="module")
-def llama(here: Extractor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaServer]:
+def llama(here: Extractor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     model = tmp_path_factory.mktemp("gguf") / "tea.gguf"
     write_gguf(here.model.model, model, add_tokens)
-    server = LlamaServer(model)
+    server = Server(model)
     server.start()
     yield server
     server.kill()
 
 
 @pytest.fixture
-def url(llama: LlamaServer) -> str:
+def url(llama: Server) -> str:
     return llama.url
 
 
@@ -173,7 +173,7 @@ def test_it_says_what_it_does_not_take(url: str) -> None:
 
 
 def test_it_is_killed_and_started_again(
-    here: Extractor, llama: LlamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Extractor, llama: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "TRIES", 2)
     texts = [f"{text} {n}" for n in range(3) for text in TEXTS]
