@@ -22,6 +22,7 @@ from benchmarks.gpu import SHAPES_OF_CARDS, Suite, run_suite
 from benchmarks.host import HostRow, measure_host, settings
 from benchmarks.load import Load, measure_load
 from benchmarks.options import CompareOptions, Pages, Shape, ShowOptions
+from benchmarks.other_engines import EngineCost, Rivals, measure_engines
 from benchmarks.page import write_page
 from benchmarks.passes import PassRow, measure_passes
 from benchmarks.plot import plot
@@ -152,6 +153,68 @@ def host(given: HostOptions) -> None:
         "flying: documents in flight; tokens: written per slot; model: share of the CPU time in\n"
         "forward passes and on logits; host only: documents per CPU second of all the rest",
     )
+
+
+class EnginesOptions(Options):
+    """Options"""
+
+    folder: str = argument("FOLDER")
+    """A model's folder."""
+    labels: Path = argument("LABELS")
+    """Annotated documents, as `evaluate` reads them."""
+    demonstrations: Path | None = None
+    """Annotated documents that prompts show."""
+    shots: int = option(default=4, min=0)
+    """Of them, for each category."""
+    documents: int = option(default=40, min=1)
+    """So many documents are read."""
+    few: int = option(default=10, min=1)
+    """So many where one is in flight."""
+    in_flight: str = "40,8,1"
+    """Numbers of documents in flight."""
+    threads: int = option(default=2, min=1)
+    """Of every engine."""
+    vllm: str | None = None
+    """The Python of an environment with vLLM."""
+    llama: str | None = None
+    """The command of llama.cpp's server."""
+    gguf: Path | None = None
+    """The same model, for that."""
+    as_json: Path | None = option("--json FILE")
+    """Writes all results."""
+
+
+@app.command()
+@verb
+def engines(given: EnginesOptions) -> None:
+    """schemax beside vLLM and llama.cpp's server, with F1: documents that each reads by itself."""
+    options.hush_libraries()
+    rows = []
+    for row in measure_engines(
+        given.folder,
+        given.labels,
+        given.demonstrations,
+        documents=given.documents,
+        shots=given.shots,
+        in_flight=[int(number) for number in given.in_flight.split(",")],
+        few=given.few,
+        threads=given.threads,
+        rivals=Rivals(given.vllm, given.llama, given.gguf),
+    ):
+        rows.append(row)
+        say(f"{row.engine}, {row.in_flight} in flight: {row.documents / row.seconds:.2f}/s")
+    _write_rows("engines", rows, given.as_json)
+    own = {row.in_flight: row.seconds / row.documents for row in rows if row.engine == "schemax"}
+    columns: dict[str, Callable[[Any], Any]] = {
+        "engine": lambda row: row.engine,
+        "in flight": lambda row: str(row.in_flight),
+        "documents": lambda row: str(row.documents),
+        "s/document": lambda row: f"{row.seconds / row.documents:.2f}",
+        "CPU s/document": lambda row: f"{row.cpu / row.documents:.2f}",
+        "x schemax": lambda row: f"{row.seconds / row.documents / own[row.in_flight]:.2f}",
+        "F1": lambda row: f"{row.f1:.3f}",
+    }
+    show(table(rows, columns), "x schemax: the time of schemax that an engine takes")
 
 
 class TransfersOptions(Options):
@@ -360,7 +423,9 @@ def gpu(given: GpuOptions) -> None:
     show(f"written: {page}")
 
 
-def _write_rows(name: str, rows: Sequence[HostRow | PassRow], path: Path | None) -> None:
+def _write_rows(
+    name: str, rows: Sequence[HostRow | PassRow | EngineCost], path: Path | None
+) -> None:
     """Writes rows of a measurement on the host, with the environment, as JSON."""
     if path is None:
         return

@@ -1,0 +1,225 @@
+"""schemax beside other engines of the same weights: vLLM, and llama.cpp's server.
+
+All read the same titles behind the same instruction and demonstrations. The others write a whole
+JSON output under its JSON schema, one request a document, as their users ask them. Instructions are
+read before the clock starts. Quality is the protocol's F1, since no engine is given its answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.request import Request as Post
+from urllib.request import urlopen
+
+import torch
+
+from recipes.server_costs import Work, read_work
+from recipes.servers import llama_server
+from schemax import DecodingConfig, Extractor
+from schemax.config import PRESETS
+from schemax.evaluation.examples import shown_record
+from schemax.evaluation.scores import labelled, score_predictions
+from schemax.runtime.slots.requests import new_request
+
+_MOST_TOKENS = 200  # of an output
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCost:
+    """What an engine took. f1: of the protocol. cpu: processor seconds."""
+
+    engine: str
+    in_flight: int
+    documents: int
+    seconds: float
+    cpu: float
+    f1: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Rivals:
+    """The rivals that are there. vllm: the Python of an environment with it. llama: the command of
+    llama.cpp's server, and gguf its file."""
+
+    vllm: str | None = None
+    llama: str | None = None
+    gguf: Path | None = None
+
+
+def measure_engines(
+    folder: str,
+    labels: Path,
+    demonstrations: Path | None,
+    *,
+    documents: int,
+    shots: int,
+    in_flight: Sequence[int],
+    few: int,
+    threads: int,
+    rivals: Rivals,
+) -> Iterator[EngineCost]:
+    """Yields what each engine takes for each number of documents in flight.
+
+    few: so many documents are read where one is in flight.
+    """
+    torch.set_num_threads(threads)
+    work = read_work(labels, documents, demonstrations, shots, "json")
+    extractor = Extractor.from_pretrained(folder, device="cpu", dtype="float32")
+    most = {number: few if number == 1 else len(work.products) for number in in_flight}
+    for number in in_flight:
+        yield _own(extractor, work, number, most[number])
+    prompts = _prompts(extractor, work)
+    del extractor
+    if rivals.vllm is not None:
+        for compact in (False, True):
+            name = "vLLM, JSON without blanks" if compact else "vLLM"
+            task = {
+                "folder": str(Path(folder).resolve()),
+                "prompts": prompts,
+                "in_flight": list(in_flight),
+                "most": most,
+                "max_tokens": _MOST_TOKENS,
+                "compact": compact,
+            }
+            for number, (texts, seconds, cpu) in zip(
+                in_flight, _vllm(rivals.vllm, task, threads), strict=True
+            ):
+                f1 = _f1(work, texts)
+                yield EngineCost(name, number, len(texts), seconds, cpu, f1)
+    if rivals.llama is not None and rivals.gguf is not None:
+        for number in in_flight:
+            yield _llama(rivals.llama, rivals.gguf, work, prompts, number, most[number], threads)
+
+
+def _own(extractor: Extractor, work: Work, in_flight: int, most: int) -> EngineCost:
+    records = [shown_record(product) for product in work.products][:most]
+    size: Any = "auto" if in_flight >= len(records) else in_flight
+    asked: Any = {
+        "category": "category",
+        "format": "json",
+        "examples": work.examples,
+        "decoding": DecodingConfig(batch_size=size),
+    }
+    first = {product.category: shown_record(product) for product in work.products}
+    list(extractor.stream(list(first.values()), work.schemas, **asked))
+    values: list[dict[str, Any]] = [{} for _ in records]
+    cpu, began = time.process_time(), time.perf_counter()
+    for group in [records] if in_flight > 1 else [[record] for record in records]:
+        for item in extractor.stream(group, work.schemas, **asked):
+            found = {name: field.value for name, field in item.fields.items()}
+            values[item.index if in_flight > 1 else records.index(group[0])] = found
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    products = work.products[:most]
+    f1 = score_predictions(products, labelled(products, values, work.schemas)).protocol.f1
+    return EngineCost("schemax", in_flight, most, seconds, cpu, f1)
+
+
+def _prompts(extractor: Extractor, work: Work) -> list[dict[str, Any]]:
+    """The ids of every document's prompt for a whole output, and the output's JSON schema."""
+    examples = work.examples or {}
+    compiled = {
+        category: extractor.compile(
+            schema,
+            decoding=PRESETS["autoregressive"],
+            format="json",
+            examples=[(record["text"], shown) for record, shown in examples.get(category, ())],
+        )
+        for category, schema in work.schemas.items()
+    }
+    found = []
+    for product in work.products:
+        own = compiled[product.category]
+        prompt = own.assemble([tuple(own.codec.encode(product.text))])
+        request = new_request(prompt, own.stop, own.decoding)
+        ids = [*request.prefix, *request.stem.tolist(), *request.layout.keys[0]]
+        names = [item.name for item in own.attributes]
+        properties = {name: {"type": ["string", "null"]} for name in names}
+        schema = {"type": "object", "properties": properties, "required": names}
+        found.append({"ids": ids, "schema": {**schema, "additionalProperties": False}})
+    return found
+
+
+def _vllm(python: str, task: Mapping[str, Any], threads: int) -> list[Any]:
+    settings = {
+        "VLLM_CPU_KVCACHE_SPACE": "4",
+        "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
+        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, range(threads))),
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+    }
+    with TemporaryDirectory() as place:
+        asked, told = Path(place, "task.json"), Path(place, "results.json")
+        asked.write_text(json.dumps(task), "utf-8")
+        script = Path(__file__).with_name("vllm_offline.py")
+        command = [python, str(script), str(asked), str(told)]
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | settings
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"vLLM failed: {done.stderr[-2000:]}")
+        results: list[Any] = json.loads(told.read_text("utf-8"))
+    return results
+
+
+def _llama(
+    program: str,
+    gguf: Path,
+    work: Work,
+    prompts: Sequence[Mapping[str, Any]],
+    in_flight: int,
+    most: int,
+    threads: int,
+) -> EngineCost:
+    slots = min(in_flight, 8)
+    options = ["--parallel", str(slots)]
+    with llama_server(
+        program, gguf, context=2048 * slots, threads=threads, options=options
+    ) as server:
+
+        def ask(item: Mapping[str, Any], tokens: int = _MOST_TOKENS) -> str:
+            body = {
+                "prompt": item["ids"],
+                "n_predict": tokens,
+                "temperature": 0,
+                "json_schema": item["schema"],
+                "cache_prompt": True,
+            }
+            url = server.url.removesuffix("/v1") + "/completion"
+            data, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
+            with urlopen(Post(url, data, kind), timeout=600) as reply:
+                return str(json.load(reply)["content"])
+
+        with ThreadPoolExecutor(slots) as pool:
+            for item in {json.dumps(item["schema"]): item for item in prompts}.values():
+                list(pool.map(lambda item: ask(item, 1), [item] * slots))
+            cpu, began = server.cpu_seconds(), time.perf_counter()
+            texts = list(pool.map(ask, prompts[:most]))
+            seconds, cpu = time.perf_counter() - began, server.cpu_seconds() - cpu
+    name = f"llama-server, {gguf.stem}"
+    return EngineCost(name, in_flight, len(texts), seconds, cpu, _f1(work, texts))
+
+
+def _f1(work: Work, texts: Sequence[str]) -> float:
+    products = work.products[: len(texts)]
+    values = [_values(text) for text in texts]
+    return score_predictions(products, labelled(products, values, work.schemas)).protocol.f1
+
+
+def _values(text: str) -> dict[str, Any]:
+    try:
+        values = json.loads(text)
+    except ValueError:
+        return {}
+    return values if isinstance(values, dict) else {}
