@@ -79,8 +79,8 @@ def measure_engines(
     extractor = Extractor.from_pretrained(folder, device="cpu", dtype="float32")
     most = {number: few if number == 1 else len(work.products) for number in in_flight}
     for number in in_flight:
-        yield _own(extractor, work, number, most[number])
-    prompts = _prompts(extractor, work)
+        yield read_alone(extractor, work, number, most[number])
+    prompts = prompts_of(extractor, work)
     del extractor
     if rivals.vllm is not None:
         for compact in (False, True):
@@ -96,14 +96,15 @@ def measure_engines(
             for number, (texts, seconds, cpu) in zip(
                 in_flight, _vllm(rivals.vllm, task, threads), strict=True
             ):
-                f1 = _f1(work, texts)
+                f1 = f1_of(work, texts)
                 yield EngineCost(name, number, len(texts), seconds, cpu, f1)
     if rivals.llama is not None and rivals.gguf is not None:
         for number in in_flight:
             yield _llama(rivals.llama, rivals.gguf, work, prompts, number, most[number], threads)
 
 
-def _own(extractor: Extractor, work: Work, in_flight: int, most: int) -> EngineCost:
+def read_alone(extractor: Extractor, work: Work, in_flight: int, most: int) -> EngineCost:
+    """What schemax takes for the first documents, with so many in flight."""
     records = [shown_record(product) for product in work.products][:most]
     size: Any = "auto" if in_flight >= len(records) else in_flight
     asked: Any = {
@@ -126,7 +127,7 @@ def _own(extractor: Extractor, work: Work, in_flight: int, most: int) -> EngineC
     return EngineCost("schemax", in_flight, most, seconds, cpu, f1)
 
 
-def _prompts(extractor: Extractor, work: Work) -> list[dict[str, Any]]:
+def prompts_of(extractor: Extractor, work: Work) -> list[dict[str, Any]]:
     """The ids of every document's prompt for a whole output, and the output's JSON schema."""
     examples = work.examples or {}
     compiled = {
@@ -208,10 +209,10 @@ def _llama(
             texts = list(pool.map(ask, prompts[:most]))
             seconds, cpu = time.perf_counter() - began, server.cpu_seconds() - cpu
     name = f"llama-server, {gguf.stem}"
-    return EngineCost(name, in_flight, len(texts), seconds, cpu, _f1(work, texts))
+    return EngineCost(name, in_flight, len(texts), seconds, cpu, f1_of(work, texts))
 
 
-def _f1(work: Work, texts: Sequence[str]) -> float:
+def f1_of(work: Work, texts: Sequence[str]) -> float:
     products = work.products[: len(texts)]
     values = [_values(text) for text in texts]
     return score_predictions(products, labelled(products, values, work.schemas)).protocol.f1

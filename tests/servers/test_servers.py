@@ -95,8 +95,8 @@ def small(codec: TextCodec) -> Any:
 @pytest.fixture(scope="module")
 def here(small: Any, codec: TextCodec) -> Extractor:
     """The same weights in this process."""
-    plain = DecodingConfig(constrain="types", contextual_calibration=False)  # as servers decode
-    return Extractor(small, codec, eos_ids=codec.eos_ids, decoding=plain)
+    types = DecodingConfig(constrain="types")  # as servers decode
+    return Extractor(small, codec, eos_ids=codec.eos_ids, decoding=types)
 
 
 @pytest.fixture
@@ -179,8 +179,7 @@ def test_confidences_where_the_server_tells_all(
     monkeypatch.setattr(dialects, "DIALECTS", MappingProxyType({"vllm": all_of_it}))
     there = Extractor.from_server(server.url, tokenizer=codec)
     follow_branches(monkeypatch, 1.0)
-    plain = "isolated:constrain=types:contextual_calibration=false"
-    ours = read(here, TITLES[:1], Small, decoding=plain)
+    ours = read(here, TITLES[:1], Small)
     for item, right in zip(read(there, TITLES[:1], Small), ours, strict=True):
         for name, field in item.fields.items():
             expected = right.fields[name]

@@ -1,0 +1,80 @@
+"""python -m recipes.packed_weights: products of packed weights beside torch's, on this processor.
+
+    python -m recipes.packed_weights --model FOLDER --labels test.jsonl --demonstrations train.jsonl
+
+With a model it also reads documents with packed and with unpacked weights, all at once and one by
+one. docs/performance.md shows the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from benchmarks.other_engines import read_alone
+from recipes.server_costs import read_work
+from schemax import Extractor
+from schemax.runtime.models.packed import PackedLinear, unpack
+
+ROWS = (1, 8, 32, 128, 512)
+_REPEATS = 8
+
+
+@torch.inference_mode()
+def seconds(layers: Sequence[nn.Module], rows: int, width: int, threads: int) -> float:
+    """Returns the shortest time of a product with every layer."""
+    torch.set_num_threads(threads)
+    inputs, shortest = torch.randn(rows, width), float("inf")
+    for _ in range(_REPEATS):
+        began = time.perf_counter()
+        for layer in layers:
+            layer(inputs)
+        shortest = min(shortest, time.perf_counter() - began)
+    return shortest
+
+
+def show_products(outputs: int, width: int, count: int, rows: Sequence[int]) -> None:
+    """Prints speed-ups for numbers of rows; `count` layers, so that none stays in a cache."""
+    plain = [nn.Linear(width, outputs, bias=False) for _ in range(count)]
+    packed = [PackedLinear(layer) for layer in plain]
+    print("| rows | one thread | two threads | two over one, packed | two over one, torch |")
+    print("| --- | --- | --- | --- | --- |")
+    for number in rows:
+        one, two = (seconds(plain, number, width, threads) for threads in (1, 2))
+        own, both = (seconds(packed, number, width, threads) for threads in (1, 2))
+        ratios = (one / own, two / both, own / both, one / two)
+        print(f"| {number} |", " | ".join(f"{ratio:.1f}" for ratio in ratios), "|")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--outputs", type=int, default=1536)
+    parser.add_argument("--width", type=int, default=576)
+    parser.add_argument("--layers", type=int, default=40)
+    parser.add_argument("--model", help="a folder")
+    parser.add_argument("--labels", type=Path)
+    parser.add_argument("--demonstrations", type=Path)
+    parser.add_argument("--documents", type=int, default=32)
+    given = parser.parse_args()
+    show_products(given.outputs, given.width, given.layers, ROWS)
+    if given.model is None:
+        return
+    work = read_work(given.labels, given.documents, given.demonstrations, 4, "json")
+    packed, plain = (Extractor.from_pretrained(given.model, dtype="float32") for _ in range(2))
+    unpack(plain.model.model)
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        for in_flight, most in ((given.documents, given.documents), (1, 6)):
+            took = [read_alone(each, work, in_flight, most) for each in (packed, plain)]
+            own, usual = (cost.seconds / cost.documents for cost in took)
+            place = f"{threads} threads, {in_flight} in flight"
+            print(f"{place}: {own:.2f} s a document, {own / usual:.2f} of unpacked")
+
+
+if __name__ == "__main__":
+    main()
