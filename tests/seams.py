@@ -29,6 +29,8 @@ _PLACES = {
     "texts that a device checks again": ["schemax.runtime.sampling.draw._AGAIN"],
     "bytes of served prefixes": ["schemax.runtime.models.model._SERVED_BYTES"],
     "scores of plain attention": ["schemax.runtime.attention.kernels._MOST_SCORES"],
+    "weights of a model that is packed": ["schemax.runtime.models.packed._LEAST"],
+    "least speed-up of packed products": ["schemax.runtime.models.packed._FEW"],
     "fetching of kernels": ["schemax.runtime.models.loading.hub_kernels._fetch"],
     # servers
     "seconds until a first retry": ["schemax.servers.client._FIRST_DELAY"],

@@ -10,6 +10,7 @@ import torch
 from conftest import TITLES, tiny_model
 from decoding import compiled_in, run
 from families import FORK, IN_SEQUENCE, Family
+from seams import replaced
 from test_gpu import Typed, assert_alike
 from torch import nn
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small models are packed, too, whatever the processor gains."""
-    monkeypatch.setattr(packed, "_LEAST", 0)
+    replaced(monkeypatch, "weights of a model that is packed", 0)
     monkeypatch.setattr(packed, "is_faster", lambda: True)
 
 
@@ -132,7 +133,7 @@ def test_a_model_that_fits_the_cache_is_not_packed(
 def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     packed.is_faster.cache_clear()
     assert isinstance(packed.is_faster(), bool)
-    monkeypatch.setattr(packed, "_FEW", (8, 1e9))
+    replaced(monkeypatch, "least speed-up of packed products", (8, 1e9))
     packed.is_faster.cache_clear()
     assert not packed.is_faster()
     packed.is_faster.cache_clear()

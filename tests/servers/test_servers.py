@@ -521,9 +521,10 @@ def test_settings_that_no_server_takes(server: CompletionsServer, codec: TextCod
         Extractor.from_server(server.url, tokenizer=codec, kind="tgi")
     with pytest.raises(ModelError, match="give the folder or Hub id"):
         Extractor.from_server(server.url)
-    there = Extractor.from_server(server.url, tokenizer=codec)
+    untold = Extractor.from_server(server.url, tokenizer=codec, probabilities=False)
     with pytest.raises(ModelError, match="leave `contextual_calibration` out"):
-        there.extract(TITLES, Word, decoding="isolated:contextual_calibration=true")
+        untold.extract(TITLES, Word, decoding="isolated:contextual_calibration=true")
+    there = Extractor.from_server(server.url, tokenizer=codec)
     with pytest.raises(ModelError, match="leave `constrain` out"):
         there.extract(TITLES, Word, decoding="isolated:constrain=document")
     with pytest.raises(ModelError, match="gapped"):

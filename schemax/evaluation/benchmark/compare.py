@@ -27,6 +27,7 @@ from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.evaluation.scores import extractions_of, labelled, values_of
 from schemax.extraction.extractor import Extractor
 from schemax.runtime.models.loading.load import load
+from schemax.runtime.models.packed import num_rows
 
 Rivals = Sequence[type[Engine]]
 
@@ -125,7 +126,7 @@ def load_subject(
 
 def vocabulary_of(model: Any) -> int:
     """Returns the number of tokens that a model has logits for."""
-    return int(model.get_output_embeddings().out_features)
+    return num_rows(model.get_output_embeddings())
 
 
 def compare_engines(

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.models.architecture import examine
+from schemax.runtime.models.packed import num_rows
 from schemax.runtime.slots.memory import bytes_of_pass
 from schemax.runtime.slots.outputs import DocumentOutput, exceeds
 
@@ -56,7 +57,7 @@ class LanguageModel(ABC):
         self.dtype: torch.dtype = model.dtype
         self.shares: Mapping[torch.device, float] = _shares(model)
         self.is_sharded = any(hasattr(part, "device_mesh") for part in model.parameters())
-        self.vocab_size: int = head.out_features
+        self.vocab_size = num_rows(head)
         self.max_positions = self.architecture.max_positions
         self._selection = HeadSelection.of(head)
 

@@ -34,9 +34,9 @@ class PackedLinear(nn.Module):
     def __init__(self, layer: nn.Linear, *, is_tied: bool = False) -> None:
         super().__init__()
         self.is_tied = is_tied
-        self.in_features, self.out_features = layer.in_features, layer.out_features
+        self.out_features, self.in_features = layer.weight.shape
         self.packed = torch.ops.quantized.linear_prepack_fp16(layer.weight.detach(), layer.bias)
-        self._forward_pre_hooks = layer._forward_pre_hooks
+        self._forward_pre_hooks.update(layer._forward_pre_hooks)
         self.eval()
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ class PackedLinear(nn.Module):
         layer.weight = nn.Parameter(weight)
         if bias is not None:
             layer.bias = nn.Parameter(bias)
-        layer._forward_pre_hooks = self._forward_pre_hooks
+        layer._forward_pre_hooks.update(self._forward_pre_hooks)
         return layer.eval()
 
     def _unpacked(self) -> tuple[Tensor, Tensor | None]:
@@ -105,6 +105,12 @@ def num_weights(model: nn.Module) -> int:
     packed = (layer for layer in packed_layers(model) if not layer.is_tied)
     own = sum(map(torch.numel, model.parameters()))
     return own + sum(layer.in_features * layer.out_features for layer in packed)
+
+
+def num_rows(layer: Any) -> int:
+    """The number of a linear layer's outputs; torch's own `out_features` may be outdated."""
+    count: int = layer.out_features if isinstance(layer, PackedLinear) else layer.weight.shape[0]
+    return count
 
 
 def packed_layers(model: nn.Module) -> Iterator[PackedLinear]:
