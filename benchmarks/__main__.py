@@ -18,7 +18,7 @@ from benchmarks import rivals as known
 from benchmarks.compare import build_grid, load_subject
 from benchmarks.constraints import measure_constraints
 from benchmarks.generated import Sizes
-from benchmarks.gpu import SHAPES_OF_CARDS, Suite, run_suite
+from benchmarks.gpu import SHAPES_OF_CARDS, TIME, Suite, run_suite
 from benchmarks.host import HostRow, measure_host, settings
 from benchmarks.load import Load, measure_load
 from benchmarks.options import CompareOptions, Pages, Shape, ShowOptions
@@ -400,6 +400,8 @@ class GpuOptions(Options):
     """Rounds; the median counts."""
     price_per_hour: float | None = option(min=0.0)
     """Of the machine, in dollars."""
+    minutes: float = option(default=TIME / 60, min=0.1)
+    """For all parts; the same command goes on with what is missing."""
     quiet: bool = option("-q", default=False)
     """No progress."""
 
@@ -415,6 +417,7 @@ def gpu(given: GpuOptions) -> None:
         shapes,
         repeats=given.repeats,
         price_per_hour=given.price_per_hour,
+        seconds=60 * given.minutes,
     )
     with _telling(given.quiet) as tell:
         page = run_suite(

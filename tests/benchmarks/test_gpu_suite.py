@@ -26,6 +26,19 @@ def test_an_unknown_shape_is_refused_before_anything_is_measured(tmp_path: Path)
     assert not any(tmp_path.iterdir())
 
 
+def test_minutes_bound_the_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[gpu_suite.Suite] = []
+
+    def run_suite(suite: gpu_suite.Suite, _: Any) -> Path:
+        asked.append(suite)
+        return suite.out
+
+    monkeypatch.setattr("benchmarks.__main__.run_suite", run_suite)
+    for more in ([], ["--minutes", "7"]):
+        assert CliRunner().invoke(app, ["gpu", str(tmp_path), *more]).exit_code == 0
+    assert [suite.seconds for suite in asked] == [25 * 60, 7 * 60]
+
+
 class Slow:
     """An engine that takes so many seconds a document, by a clock of its own."""
 
