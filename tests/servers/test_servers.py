@@ -193,7 +193,8 @@ def test_confidences_where_the_server_tells_all(
 def test_requests_of_a_document_share_what_the_cache_keeps(
     server: CompletionsServer, codec: TextCodec
 ) -> None:
-    there = Extractor.from_server(server.url, tokenizer=codec, concurrency=3)
+    asked: Any = {"concurrency": 3, "probabilities": False}  # so choices are sent as a grammar
+    there = Extractor.from_server(server.url, tokenizer=codec, **asked)
     compiled = there.compile(Small)
     server.asked.clear()
     read(there, TITLES[:1], Small)
