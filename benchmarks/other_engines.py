@@ -23,7 +23,7 @@ from urllib.request import urlopen
 import torch
 
 from recipes.server_costs import Work, read_work
-from recipes.servers import llama_server
+from recipes.servers import llama_server, vllm_settings
 from schemax import DecodingConfig, Extractor
 from schemax.config import PRESETS
 from schemax.evaluation.examples import shown_record
@@ -79,7 +79,7 @@ def measure_engines(
     extractor = Extractor.from_pretrained(folder, device="cpu", dtype="float32")
     most = {number: few if number == 1 else len(work.products) for number in in_flight}
     for number in in_flight:
-        yield read_alone(extractor, work, number, most[number])
+        yield read_by_schemax(extractor, work, number, most[number])
     prompts = prompts_of(extractor, work)
     del extractor
     if rivals.vllm is not None:
@@ -103,7 +103,7 @@ def measure_engines(
             yield _llama(rivals.llama, rivals.gguf, work, prompts, number, most[number], threads)
 
 
-def read_alone(extractor: Extractor, work: Work, in_flight: int, most: int) -> EngineCost:
+def read_by_schemax(extractor: Extractor, work: Work, in_flight: int, most: int) -> EngineCost:
     """What schemax takes for the first documents, with so many in flight."""
     records = [shown_record(product) for product in work.products][:most]
     size: Any = "auto" if in_flight >= len(records) else in_flight
@@ -117,14 +117,13 @@ def read_alone(extractor: Extractor, work: Work, in_flight: int, most: int) -> E
     list(extractor.stream(list(first.values()), work.schemas, **asked))
     values: list[dict[str, Any]] = [{} for _ in records]
     cpu, began = time.process_time(), time.perf_counter()
-    for group in [records] if in_flight > 1 else [[record] for record in records]:
-        for item in extractor.stream(group, work.schemas, **asked):
+    calls = [records] if in_flight > 1 else [[record] for record in records]
+    for number, call in enumerate(calls):
+        for item in extractor.stream(call, work.schemas, **asked):
             found = {name: field.value for name, field in item.fields.items()}
-            values[item.index if in_flight > 1 else records.index(group[0])] = found
+            values[number + item.index] = found
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    products = work.products[:most]
-    f1 = score_predictions(products, labelled(products, values, work.schemas)).protocol.f1
-    return EngineCost("schemax", in_flight, most, seconds, cpu, f1)
+    return EngineCost("schemax", in_flight, len(records), seconds, cpu, _f1(work, values))
 
 
 def prompts_of(extractor: Extractor, work: Work) -> list[dict[str, Any]]:
@@ -153,14 +152,8 @@ def prompts_of(extractor: Extractor, work: Work) -> list[dict[str, Any]]:
 
 
 def _vllm(python: str, task: Mapping[str, Any], threads: int) -> list[Any]:
-    settings = {
-        "VLLM_CPU_KVCACHE_SPACE": "4",
-        "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
-        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, range(threads))),
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-    }
+    # In one process, whose processor time is measured.
+    settings = {**vllm_settings(threads), "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     with TemporaryDirectory() as place:
         asked, told = Path(place, "task.json"), Path(place, "results.json")
         asked.write_text(json.dumps(task), "utf-8")
@@ -213,8 +206,12 @@ def _llama(
 
 
 def f1_of(work: Work, texts: Sequence[str]) -> float:
-    products = work.products[: len(texts)]
-    values = [_values(text) for text in texts]
+    """The F1 of whole outputs; one that is no JSON object has no values."""
+    return _f1(work, [_values(text) for text in texts])
+
+
+def _f1(work: Work, values: Sequence[Mapping[str, Any]]) -> float:
+    products = work.products[: len(values)]
     return score_predictions(products, labelled(products, values, work.schemas)).protocol.f1
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from benchmarks.other_engines import read_alone
+from benchmarks.other_engines import read_by_schemax
 from recipes.server_costs import read_work
 from schemax import Extractor
 from schemax.runtime.models.packed import PackedLinear, unpack
@@ -70,7 +70,7 @@ def main() -> None:
     for threads in (1, 2):
         torch.set_num_threads(threads)
         for in_flight, most in ((given.documents, given.documents), (1, 6)):
-            took = [read_alone(each, work, in_flight, most) for each in (packed, plain)]
+            took = [read_by_schemax(each, work, in_flight, most) for each in (packed, plain)]
             own, usual = (cost.seconds / cost.documents for cost in took)
             place = f"{threads} threads, {in_flight} in flight"
             print(f"{place}: {own:.2f} s a document, {own / usual:.2f} of unpacked")

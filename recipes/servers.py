@@ -20,12 +20,15 @@ NATIVE = "llama-server"
 
 _SECONDS_TO_START = 240
 
-# vLLM on a CPU: what its scheduler may keep in memory, and that all threads may take part.
-_VLLM_ON_CPU = {
-    "VLLM_CPU_KVCACHE_SPACE": "4",
-    "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
-    "VLLM_NO_USAGE_STATS": "1",
-}
+
+def vllm_settings(threads: int) -> dict[str, str]:
+    """The environment of vLLM on a CPU: 4 GiB of keys and values, and a processor for a thread."""
+    return {
+        "VLLM_CPU_KVCACHE_SPACE": "4",
+        "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
+        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, range(threads))),
+        "VLLM_NO_USAGE_STATS": "1",
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +91,8 @@ def vllm_server(
     command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
     command += ["--served-model-name", "model", "--max-model-len", str(context)]
     command += ["--dtype", "float32", "--enforce-eager"]
-    cores = ",".join(map(str, range(threads)))
-    with _running([*command, *options], {**_VLLM_ON_CPU, "VLLM_CPU_OMP_THREADS_BIND": cores}) as it:
-        yield it
+    with _running([*command, *options], vllm_settings(threads)) as server:
+        yield server
 
 
 @contextmanager

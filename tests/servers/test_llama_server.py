@@ -81,7 +81,7 @@ def here() -> Extractor:
     return Extractor.from_pretrained(FOLDER, device="cpu", dtype="float32")
 
 
-class Server:
+class LlamaServer:
     """Its process, which may be killed and started again at the same port."""
 
     def __init__(self, model: Path) -> None:
@@ -114,17 +114,17 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def llama(here: Extractor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def llama(here: Extractor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaServer]:
     model = tmp_path_factory.mktemp("gguf") / "tea.gguf"
     write_gguf(here.model.model, model, add_tokens)
-    server = Server(model)
+    server = LlamaServer(model)
     server.start()
     yield server
     server.kill()
 
 
 @pytest.fixture
-def url(llama: Server) -> str:
+def url(llama: LlamaServer) -> str:
     return llama.url
 
 
@@ -173,7 +173,7 @@ def test_it_says_what_it_does_not_take(url: str) -> None:
 
 
 def test_it_is_killed_and_started_again(
-    here: Extractor, llama: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Extractor, llama: LlamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "TRIES", 2)
     texts = [f"{text} {n}" for n in range(3) for text in TEXTS]

@@ -20,6 +20,7 @@ from schemax.runtime.attention.kv_pool import KVPool
 from schemax.runtime.attention.visibility import Span, TokenInfo, block_mask, visible
 from schemax.runtime.models.architecture import spans_of, takes_masks_by_type
 from schemax.runtime.models.language_model import SLACK, LanguageModel, PromptSize
+from schemax.runtime.models.packed import num_bytes
 from schemax.runtime.models.pointwise import is_compiled
 
 # A prefix's ids, the ids before it, whether longrope takes its long factors, and a fingerprint of
@@ -164,7 +165,7 @@ class DecoderModel(LanguageModel):
 
     def serve_strangers(self) -> None:
         """Keeps fewer prefixes from now on, since clients of a server send ever new schemas."""
-        weights = sum(weight.nbytes for weight in self.model.parameters())
+        weights = num_bytes(self.model)
         self._prefixes = _prefixes(min(_KEPT_BYTES, max(_SERVED_BYTES, weights // 2)))
 
     def new_cache(self) -> KVPool:

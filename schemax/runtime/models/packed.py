@@ -107,6 +107,12 @@ def num_weights(model: nn.Module) -> int:
     return own + sum(layer.in_features * layer.out_features for layer in packed)
 
 
+def num_bytes(model: nn.Module) -> int:
+    """The bytes of a model's weights, of which packed ones take two each."""
+    packed = (layer.in_features * layer.out_features for layer in packed_layers(model))
+    return sum(weight.nbytes for weight in model.parameters()) + 2 * sum(packed)
+
+
 def num_rows(layer: Any) -> int:
     """The number of a linear layer's outputs; torch's own `out_features` may be outdated."""
     count: int = layer.out_features if isinstance(layer, PackedLinear) else layer.weight.shape[0]
