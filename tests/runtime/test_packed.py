@@ -20,7 +20,14 @@ from schemax.evaluation.benchmark.engines import replica
 from schemax.io import fingerprint
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models import packed
-from schemax.runtime.models.packed import PackedLinear, num_weights, pack, packed_layers, unpack
+from schemax.runtime.models.packed import (
+    PackedLinear,
+    num_bytes,
+    num_weights,
+    pack,
+    packed_layers,
+    unpack,
+)
 
 pytestmark = pytest.mark.skipif(
     "fbgemm" not in torch.backends.quantized.supported_engines, reason="has no packed products"
@@ -63,7 +70,9 @@ def test_values_are_those_of_float32(codec: TextCodec, family: str, layout: Any)
     module = narrow(tiny_model(family, codec.vocab_size))
     expected = run(prepare(module), compiled, TITLES, 4)
     count, weights = num_weights(module), fingerprint.of_weights(module, codec, [1])
+    size = num_bytes(module)
     pack(module)
+    assert size / 2 < num_bytes(module) < size
     assert not [part for part in module.modules() if type(part) is nn.Linear]
     assert num_weights(module) == count
     assert fingerprint.of_weights(module, codec, [1]) == weights
