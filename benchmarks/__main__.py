@@ -400,7 +400,7 @@ class GpuOptions(Options):
     """Rounds; the median counts."""
     price_per_hour: float | None = option(min=0.0)
     """Of the machine, in dollars."""
-    minutes: float = option(default=TIME / 60, min=0.1)
+    minutes: float = option(default=TIME / 60, min=0)
     """For all parts; the same command goes on with what is missing."""
     quiet: bool = option("-q", default=False)
     """No progress."""

@@ -17,6 +17,7 @@ from schemax import AttrSchema, DecodingConfig, Extractor, attr, doctor
 from schemax.compiler import compile_schema
 from schemax.formats import format_names
 from schemax.runtime.models.loading import load
+from schemax.runtime.models.packed import unpack
 from schemax.tokens import PromptIds, SlotOutput
 
 pytestmark = pytest.mark.llm
@@ -254,6 +255,7 @@ def adapter(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two steps on one answer."""
     peft = pytest.importorskip("peft")
     found = load(smollm2, device="cpu", dtype="float32")
+    unpack(found.model)
     config = peft.LoraConfig(r=16, lora_alpha=32, target_modules="all-linear")
     tuned = peft.get_peft_model(found.model, config)
     ids = found.tokenizer(f'{LISTINGS[0]}\n  "brand": "Northfell",\n', return_tensors="pt")
@@ -286,6 +288,7 @@ def test_a_merged_adapter_is_one_that_stays_apart(
     plain = logits_of(extractor.model.model)
     merged = load(smollm2, device="cpu", dtype="float32", adapter=adapter)
     base = load(smollm2, device="cpu", dtype="float32")
+    unpack(base.model)
     apart = logits_of(peft.PeftModel.from_pretrained(base.model, str(adapter)))
     found = logits_of(merged.model)
     change = (apart - plain).norm()
