@@ -287,7 +287,7 @@ def test_a_card_of_24_gb_holds_8b_in_bfloat16(
     with torch.device("meta"):
         module = Qwen3ForCausalLM(config).to(torch.bfloat16).eval()
     compiled = compiled_in("branched", Typed, codec, k_max=3, constrain="nothing", max_retries=0)
-    texts = [f"{place} {TITLES[2]} {TITLES[2]}" for place in range(330)]
+    texts = [f"{place} {6 * TITLES[2]}" for place in range(110)]
     with simulated_gpu(memory=23 << 30, has_numbers=False) as gpu:  # CUDA itself takes some
         model = DecoderModel(module.to("cuda"))
         assert 15 < gpu.in_use[0] / 2**30 < 16
@@ -297,7 +297,7 @@ def test_a_card_of_24_gb_holds_8b_in_bfloat16(
         run(model, compiled, texts)
         assert "out of memory" not in caplog.text
         assert max(tokens) > 0.9 * limits.pass_tokens
-        assert gpu.most[0] > 20 << 30
+        assert gpu.most[0] > 19 << 30
         del model, module
 
 

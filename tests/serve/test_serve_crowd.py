@@ -25,7 +25,7 @@ httpx = pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
 pytestmark = pytest.mark.slow
 
-CLIENTS, REQUESTS = 200, 1_200
+CLIENTS, REQUESTS = 100, 400
 SCHEMA = {
     "type": "object",
     "properties": {

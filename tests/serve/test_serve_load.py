@@ -66,10 +66,10 @@ def resident() -> float:
 
 
 def measured() -> dict[str, Any]:
-    """Rounds of 160 documents: one call's processor time over that of 64 clients, the same by the
+    """Rounds of 80 documents: one call's processor time over that of 64 clients, the same by the
     clock, one client's seconds over those of calls of one document, and MiB after each round."""
     colors = ("black", "white", "red")
-    documents = [f"Nike Pegasus {n}, {colors[n % 3]}, size {n % 9}" for n in range(160)]
+    documents = [f"Nike Pegasus {n}, {colors[n % 3]}, size {n % 9}" for n in range(80)]
     schema = load_schema("shoes")
     extractor = Extractor.from_pretrained(resource_dir("embedded"))
     expected = [value.model_dump(mode="json") for value in extractor.extract(documents, schema)]

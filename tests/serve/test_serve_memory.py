@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc"),
 ]
 
-REQUESTS, SCHEMAS, CLIENTS, EACH, MOST = 1_000, 100, 8, 100, 64.0  # MiB
+REQUESTS, SCHEMAS, CLIENTS, EACH, MOST = 700, 100, 8, 100, 64.0  # MiB
 WARM = 5
 """Rounds of all schemas in which caches still fill."""
 PORT = re.compile(r"http://127\.0\.0\.1:(\d+)")
