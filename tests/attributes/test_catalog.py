@@ -40,6 +40,7 @@ def test_what_a_document_says(name: str) -> None:
             check_unit(declared["unit"])
 
 
+@pytest.mark.slow
 def test_attributes_of_one_name_are_of_one_type_and_unit() -> None:
     """So that categories share a table, with one column a name."""
     units = defaultdict(set)

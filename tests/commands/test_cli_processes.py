@@ -24,6 +24,7 @@ def test_the_command_line_does_not_import_torch(tmp_path: Path) -> None:
     assert (out.strip(), err) == (b"[]", b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given", slow_but([["check", "television"]], [["extract", "--help"], ["check", "television"]])
 )

@@ -297,6 +297,7 @@ def test_all_parts_of_all_of_count() -> None:
     assert set(AttrSchema.from_json_schema({"allOf": [first, second]}).model_fields) == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_a_condition_nested_too_deep_is_refused() -> None:
     deep = nested(3_000, lambda node: {"not": node})
     with in_time(), pytest.raises(SchemaError, match="nested more than 32 levels deep"):
@@ -307,6 +308,7 @@ def test_a_condition_nested_too_deep_is_refused() -> None:
         AttrSchema.from_json_schema(document)
 
 
+@pytest.mark.slow
 def test_words_that_nobody_knows_are_compared_in_time() -> None:
     words = {f"proprety_{n}": 1 for n in range(3_000)}
     refused("properties/x/type: ", x={**TEXT, **words, "type": ["string"] * 90})
@@ -316,6 +318,7 @@ def test_many_properties_are_refused() -> None:
     refused("2,001 properties", **{f"p{n}": {"type": "string"} for n in range(2_001)})
 
 
+@pytest.mark.slow
 def test_properties_with_the_same_name_in_python_are_told_apart() -> None:
     keys = ["a b", "a-b", "a.b", "a_b", "a_b_2", "a!b"]
     titled = {key: {"type": "integer", "title": f"title {n}"} for n, key in enumerate(keys)}

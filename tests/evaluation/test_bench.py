@@ -137,6 +137,7 @@ def test_annotated_listings_end_where_their_stop_rule_does(codec: TextCodec) -> 
     assert len(work.part(2)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but({"annotated"}, ["generated", "annotated"]))
 def test_every_engine_writes_the_given_answers(model: Any, codec: TextCodec, kind: str) -> None:
     names: tuple[str, ...] = RUNNING

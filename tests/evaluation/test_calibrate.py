@@ -293,6 +293,7 @@ def test_calibrate(
     assert "the earlier calibration" not in done.stderr
 
 
+@pytest.mark.slow
 def test_calibrate_for_a_precision(folder: Path, tmp_path: Path) -> None:
     """A model is right where the labels are what it writes, and wrong where they are not."""
     texts = [f"{brand} TV {n}" for n in range(120) for brand in ("LG", "Sony")]
@@ -370,6 +371,7 @@ def said(lines: Sequence[str], words: str) -> bool:
     return any(words in line for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "calibrates"), [(8, False), pytest.param(110, True, marks=pytest.mark.slow)]
 )

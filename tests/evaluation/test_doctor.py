@@ -41,6 +41,7 @@ def test_every_way_to_decode_is_compared(codec: TextCodec) -> None:
     assert json.loads(json.dumps(diagnosis.to_dict()))["ok"] is True
 
 
+@pytest.mark.slow
 def test_facts_about_the_model(codec: TextCodec) -> None:
     model = FAMILIES["gemma2"].model(codec.vocab_size)
     facts = {fact.name: fact.found for fact in doctor(model, tokenizer=codec).facts}
@@ -72,6 +73,7 @@ def test_the_opening_of_answers_is_told(backend: Tokenizer, answer: str, told: s
     assert facts["prompt seams"].endswith("tokens are not the whole text's")
 
 
+@pytest.mark.slow
 def test_models_that_fork(codec: TextCodec) -> None:
     model = FAMILIES["jamba"].model(codec.vocab_size)
     diagnosis = doctor(model, tokenizer=codec)
@@ -83,6 +85,7 @@ def test_models_that_fork(codec: TextCodec) -> None:
     assert "one row per slot" in str(diagnosis)
 
 
+@pytest.mark.slow
 def test_agreement_outside_float32(codec: TextCodec) -> None:
     model = tiny_model("qwen3", codec.vocab_size, initializer_range=0.1).to(torch.bfloat16)
     diagnosis = doctor(model, tokenizer=codec)
@@ -90,6 +93,7 @@ def test_agreement_outside_float32(codec: TextCodec) -> None:
     assert "agree" in str(diagnosis)
 
 
+@pytest.mark.slow
 def test_an_extractor_is_left_as_it_is(codec: TextCodec) -> None:
     model = tiny_model("llama", codec.vocab_size).to(torch.bfloat16)
     extractor = Extractor(model, codec, eos_ids=(0,))
@@ -97,6 +101,7 @@ def test_an_extractor_is_left_as_it_is(codec: TextCodec) -> None:
     assert extractor.model.model.dtype == torch.bfloat16
 
 
+@pytest.mark.slow
 def test_a_named_model_is_examined_in_float32(tmp_path: Path, backend: Tokenizer) -> None:
     folder = tmp_path / "model"
     tiny_model("qwen3", 512).to(torch.bfloat16).save_pretrained(folder)

@@ -453,6 +453,7 @@ def prompt_of(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[str, st
     return found[0], done.stderr
 
 
+@pytest.mark.slow
 def test_example_values_are_shown_to_trained_models_alone(
     folder: Path, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,6 +159,7 @@ def test_a_model_that_fails_leaves_the_answers_of_others(codec: TextCodec) -> No
     assert len(item.errors) == 2
 
 
+@pytest.mark.slow
 def test_an_endless_input_is_read_a_little_ahead(models: list[Extractor]) -> None:
     read = count()
 

@@ -493,6 +493,7 @@ def test_an_input_that_fails_loses_nothing_that_was_read(extractor: Extractor, a
     assert sorted(found) == list(range(after))
 
 
+@pytest.mark.slow
 def test_streams_that_are_closed_early_end_their_thread(extractor: Extractor) -> None:
     def threads() -> list[str]:
         return [t.name for t in threading.enumerate() if t.name == "schemax-decoding"]

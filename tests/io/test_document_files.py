@@ -456,6 +456,7 @@ def test_a_file_that_was_mended_is_read_again(extractor: Extractor, tmp_path: Pa
         schemax.extract_files(Invoice, place, out, retry_failed=True, **options)
 
 
+@pytest.mark.slow
 def test_long_documents_are_read_in_chunks(extractor: Extractor, tmp_path: Path) -> None:
     lines = [(72, 800 - 7 * n, f"Position {n} of the order, 12 pieces at 4.50") for n in range(100)]
     (tmp_path / "long.pdf").write_bytes(pdf(*[lines] * 6))

@@ -72,6 +72,7 @@ print(pyarrow.default_memory_pool().max_memory() + tracemalloc.get_traced_memory
 """
 
 
+@pytest.mark.slow
 def test_a_small_file_that_unfolds_takes_little_memory(tmp_path: Path) -> None:
     """A value that 2,048 rows have, and a value of 160 MiB."""
     indices = pyarrow.array([0] * 2048, pyarrow.int32())

@@ -238,6 +238,7 @@ def test_what_is_said_is_one_harmless_line(text: str) -> None:
     assert said.getvalue().count("\n") == 1
 
 
+@pytest.mark.slow
 def test_messages_name_some_of_many_keys(run: Run, tmp_path: Path) -> None:
     many: dict[str, Any] = {f"key {n}": 1 for n in range(100_000)}
     made = [{"id": "a", "t": "LG true 4K"}, {"id": "b" * 100_000, **many}, {"x" * 100_000: {}}]

@@ -130,6 +130,7 @@ def test_bad_listings_are_refused(tmp_path: Path, text: str, problem: str) -> No
         read_listings(path)
 
 
+@pytest.mark.slow
 def test_the_recipe_s_listings_can_be_read() -> None:
     files = sorted(FOLDER.glob("*.txt"))
     categories = {c.name: c for file in files for c in read_listings(file)}

@@ -227,6 +227,7 @@ def test_number_words_are_english_and_stand_alone(tmp_path: Path) -> None:
         assert {one.text for one in drawn} == shown
 
 
+@pytest.mark.slow
 def test_every_pattern_writes_what_it_says_that_it_states() -> None:
     trained, aside = read_patterns(aside=False), read_patterns(aside=True)
     assert not {(p.file, p.names) for p in trained} & {(p.file, p.names) for p in aside}

@@ -44,6 +44,7 @@ def asker(backend: Tokenizer) -> Asker:
     return Asker(reader, TextCodec(backend, chat_template=CHAT), Asking())
 
 
+@pytest.mark.slow
 def test_pages_are_asked_in_every_way(asker: Asker, backend: Tokenizer) -> None:
     """In turns and without, behind demonstrations and without, in all templates."""
     codec, rng = TextCodec(backend, chat_template=CHAT), random.Random(0)

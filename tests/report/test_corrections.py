@@ -188,6 +188,7 @@ def labels(path: Path, **more: Any) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_labels_are_evaluated_by_the_schema_that_they_bring(tmp_path: Path) -> None:
     document = tmp_path / "pack.json"
     document.write_text(json.dumps(Pack.json_schema()))

@@ -44,6 +44,7 @@ def schedulers(monkeypatch: pytest.MonkeyPatch) -> list[Scheduler]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("huge", "limits"),
     [

@@ -104,6 +104,7 @@ def test_flights_share_what_may_be_in_flight(monkeypatch: pytest.MonkeyPatch) ->
         Limits.of(prepare(tiny_model("qwen3", 400)), DecodingConfig())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_COMPILER, reason="a simulated device requires g++")
 @pytest.mark.parametrize("flights", slow_but({2}, [1, 2]))
 def test_a_device_has_work_while_the_host_chooses(

@@ -118,6 +118,7 @@ def test_an_adapter_upon_it(made: tuple[Path, Any], tmp_path: Path) -> None:
     assert not torch.allclose(logits(tuned.model.model), logits(made[1]), atol=0.1)
 
 
+@pytest.mark.slow
 def test_the_doctor_and_explain(made: tuple[Path, Any], tmp_path: Path) -> None:
     diagnosis = doctor(made[0])
     assert diagnosis.ok

@@ -308,6 +308,7 @@ class Choices(AttrSchema, category="television"):
     resolution: Literal["720p", "4K"] | None = None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "constrain"),
     [

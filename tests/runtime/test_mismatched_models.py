@@ -157,6 +157,7 @@ def test_texts_beyond_the_trained_context_are_read(codec: TextCodec) -> None:
 # Settings of `generate`
 
 
+@pytest.mark.slow
 def test_penalties_of_a_generation_config_are_said_not_to_apply(codec: TextCodec) -> None:
     model = tiny_model("qwen3", codec.vocab_size)
     assert "generation config" not in {fact.name for fact in doctor(model, tokenizer=codec).facts}

@@ -438,6 +438,7 @@ def test_tasks_are_told_what_is_wrong(extractor: Extractor) -> None:
     assert sorted(found) == list(range(len(TITLES)))
 
 
+@pytest.mark.slow
 def test_a_loop_that_ends_ends_its_calls(extractor: Extractor) -> None:
     """A task that nobody waits for is cancelled with its loop."""
 

@@ -332,6 +332,7 @@ def test_a_declaration_that_is_sent_says_all(schema: Any) -> None:
     assert list(map(essence, found)) == list(map(essence, right))
 
 
+@pytest.mark.slow
 def test_a_cascade_of_a_model_here_and_a_server(pair: Pair) -> None:
     """The same model in both places, so that all answers are those of the model alone."""
     schema, (text, *_) = ready("coffee")

@@ -172,6 +172,7 @@ def test_other_decodings(
     assert written(found) == written(read(here, TITLES[:3], Small, decoding=decoding))
 
 
+@pytest.mark.slow
 def test_confidences_where_the_server_tells_all(
     server: CompletionsServer, here: Extractor, codec: TextCodec, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
 
 
+@pytest.mark.slow
 def test_a_folder_in_two_commands(
     data: Path, base: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -214,6 +215,7 @@ def run(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", slow_but([{}], [{}, {"lora": 4}, {"gradient_accumulation": 2}]), ids=str
 )
@@ -246,6 +248,7 @@ class Rates(TrainerCallback):
         self.seen[state.global_step] = given["optimizer"].param_groups[0]["lr"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", slow_but({4}, [1, 4]))
 def test_a_finished_run_goes_on_with_the_rates_of_a_longer_one(
     base: Path, data: Path, more: int
@@ -272,6 +275,7 @@ class Malicious:
         return Path.touch, (self._path,)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_cannot_run_code(base: Path, data: Path) -> None:
     run(base, data, "out", steps=2, held_out=0.0)
     proof = data / "it ran"
@@ -287,6 +291,7 @@ def test_a_checkpoint_cannot_run_code(base: Path, data: Path) -> None:
         file.write_bytes(harmless)
 
 
+@pytest.mark.slow
 def test_an_unfinished_checkpoint_is_passed_over(base: Path, data: Path) -> None:
     run(base, data, "out", steps=4, held_out=0.0)
     folder = data / "out" / "checkpoints"
@@ -330,6 +335,7 @@ def test_a_run_that_the_disk_does_not_hold(
     run(base, data, "out", held_out=0.25)
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_with_its_own_settings_only(base: Path, data: Path) -> None:
     run(base, data, "out", steps=2, held_out=0.0)
     with pytest.raises(InputError, match=r"different settings \(pack, seed\)"):
@@ -414,6 +420,7 @@ def test_curves(base: Path, data: Path) -> None:
     refused(again, "it is finished, and its checkpoints are gone")
 
 
+@pytest.mark.slow
 def test_f1_is_of_the_weights_as_they_are(base: Path, data: Path) -> None:
     outcome = run(base, data, "out", **{"held_out": 0.25, "steps": 2})
     examples = read_examples(data / "train.jsonl")
@@ -473,6 +480,7 @@ def test_two_processes_are_one_with_twice_the_batches(base: Path, data: Path) ->
     assert cards[0]["held_out_f1"] == cards[1]["held_out_f1"]
 
 
+@pytest.mark.slow
 def test_a_config_with_random_weights(base: Path, data: Path) -> None:
     out = trained(data, base, "out", "--from-scratch", base / "config.json", "--steps", 1)
     start, made = weights(base), weights(out)

@@ -184,6 +184,7 @@ def test_examples_that_leave_nothing_to_train_on(data: Path, base: Path) -> None
     refused(train(data, base, "--examples", odd, *schemas), "document tea-0", "'Maker'")
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_behind_the_same_examples(data: Path, base: Path) -> None:
     kept = ("--keep-checkpoints", "--shots")
     assert train(data, base, *kept, "1").exit_code == 0
@@ -192,6 +193,7 @@ def test_a_run_is_resumed_behind_the_same_examples(data: Path, base: Path) -> No
     assert "had different settings (examples)" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_is_written_is_read_again(data: Path, base: Path) -> None:
     """Labels of every kind, in the same order."""
     labels = {"Brand": None, "Count": ["1", "one"]}
