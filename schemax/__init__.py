@@ -7,10 +7,6 @@ import schemax.base.process  # noqa: F401  # before all that takes time
 
 # isort: split
 from schemax.attributes import attr
-from schemax.attributes.ready_made import schema_names
-from schemax.base.calibration import Calibration
-from schemax.compiler import CompiledSchema, compile_schema
-from schemax.config import DecodingConfig
 from schemax.errors import (
     ExtractionError,
     InputError,
@@ -20,23 +16,27 @@ from schemax.errors import (
     ServerError,
     TemplateError,
 )
-from schemax.evaluation.diagnosis import Diagnosis, doctor
-from schemax.extraction.declarations import load_schema, load_schemas
-from schemax.extraction.extractor import Extractor
-from schemax.extraction.one_call import extract
 from schemax.extraction.schema import AttrSchema
-from schemax.formats import OutputFormat, register_format
-from schemax.report import report
-from schemax.results import Extraction, FieldError, FieldResult, Location, Span
+from schemax.report import report  # now: the package of this name would take its place
 
 if TYPE_CHECKING:
+    from schemax.attributes.ready_made import schema_names
+    from schemax.base.calibration import Calibration
+    from schemax.compiler import CompiledSchema, compile_schema
+    from schemax.config import DecodingConfig
     from schemax.evaluation.calibrate import calibrated
+    from schemax.evaluation.diagnosis import Diagnosis, doctor
+    from schemax.extraction.declarations import load_schema, load_schemas
+    from schemax.extraction.extractor import Extractor
+    from schemax.extraction.one_call import extract
+    from schemax.formats import OutputFormat, register_format
     from schemax.io import ray as ray
     from schemax.io.arrow import arrow_schema
     from schemax.io.dataframes import extract_frame
     from schemax.io.job import extract_files
     from schemax.io.readers import load_document, load_documents
     from schemax.io.summary import Summary
+    from schemax.results import Extraction, FieldError, FieldResult, Location, Span
     from schemax.training.discovery import discover
 
 __all__ = [
@@ -80,21 +80,36 @@ __all__ = [
 
 
 _LAZY = {
-    "Summary": "schemax.io.summary",
-    "arrow_schema": "schemax.io.arrow",
-    "calibrated": "schemax.evaluation.calibrate",
-    "discover": "schemax.training.discovery",
-    "extract_files": "schemax.io.job",
-    "extract_frame": "schemax.io.dataframes",
-    "load_document": "schemax.io.readers",
-    "load_documents": "schemax.io.readers",
+    "schemax.attributes.ready_made": ("schema_names",),
+    "schemax.base.calibration": ("Calibration",),
+    "schemax.compiler": ("CompiledSchema", "compile_schema"),
+    "schemax.config": ("DecodingConfig",),
+    "schemax.evaluation.calibrate": ("calibrated",),
+    "schemax.evaluation.diagnosis": ("Diagnosis", "doctor"),
+    "schemax.extraction.declarations": ("load_schema", "load_schemas"),
+    "schemax.extraction.extractor": ("Extractor",),
+    "schemax.extraction.one_call": ("extract",),
+    "schemax.formats": ("OutputFormat", "register_format"),
+    "schemax.io.arrow": ("arrow_schema",),
+    "schemax.io.dataframes": ("extract_frame",),
+    "schemax.io.job": ("extract_files",),
+    "schemax.io.readers": ("load_document", "load_documents"),
+    "schemax.io.summary": ("Summary",),
+    "schemax.results": ("Extraction", "FieldError", "FieldResult", "Location", "Span"),
+    "schemax.training.discovery": ("discover",),
 }
+_ROOMS = {name: room for room, names in _LAZY.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what only files, tables, clusters and discovery need when it is asked for."""
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+    """Imports what declarations do not need when it is asked for."""
     if name == "ray":
         return import_module("schemax.io.ray")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(_ROOMS[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

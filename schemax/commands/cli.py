@@ -7,34 +7,24 @@ schemax itself; 130 interrupted; 141 nobody reads the output any more; 143 termi
 
 from __future__ import annotations
 
+import ast
 import gc
 import io
 import math
 import os
 import sys
 import traceback
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from schemax.base import resources
 from schemax.base.messages import say
 from schemax.base.process import Terminated, raise_again, share_processors
-from schemax.commands.bench import bench
-from schemax.commands.calibrate import calibrate
-from schemax.commands.check import check
-from schemax.commands.demo import demo
-from schemax.commands.discover import discover
-from schemax.commands.doctor import doctor
-from schemax.commands.evaluate import evaluate
-from schemax.commands.explain import explain, schemas
-from schemax.commands.extract import ExtractCommand, extract
-from schemax.commands.fit import fit
-from schemax.commands.serve import serve
-from schemax.commands.tables import merge, report
-from schemax.commands.trace import trace
-from schemax.commands.train import train
 from schemax.errors import FULL_DISK, SchemaxError
 
 _SMALLER = {"train": "--batch-tokens, and a larger --gradient-accumulation for the same steps"}
@@ -48,15 +38,55 @@ _BROKEN_PIPE = 141
 _TERMINATED = 143
 
 
+# Verbs, in the order of the help, and their modules.
+_MODULES = {
+    **{"demo": "demo", "extract": "extract", "merge": "tables", "report": "tables"},
+    **{"explain": "explain", "check": "check", "trace": "trace", "discover": "discover"},
+    **{"fit": "fit", "schemas": "explain", "doctor": "doctor", "train": "train"},
+    **{"calibrate": "calibrate", "evaluate": "evaluate", "bench": "bench", "serve": "serve"},
+}
+_APPEARANCE: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": "markdown",  # the other modes keep the line breaks of docstrings
+}
+
+
+class Verb(TyperCommand):
+    """A command whose module is imported when it runs: the help of all verbs needs none."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, help=_docstring(name), rich_markup_mode="markdown")
+        self.verb = name
+
+    @cached_property
+    def command(self) -> Any:
+        module = import_module(f"schemax.commands.{_MODULES[self.verb]}")
+        alone = typer.Typer(**_APPEARANCE)
+        alone.command(cls=getattr(module, "Command", None))(getattr(module, self.verb))
+        command = typer.main.get_command(alone)
+        # Typer's ranges accept NaN, and options without a range accept any number.
+        for option in command.params:
+            option.callback = option.callback or _usable
+        return command
+
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        return self.command.make_context(*args, **settings)
+
+
+def _docstring(verb: str) -> str | None:
+    source = Path(__file__).with_name(f"{_MODULES[verb]}.py").read_text("utf-8")
+    functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    return ast.get_docstring(next(node for node in functions if node.name == verb))
+
+
 class Verbs(TyperGroup):
     """Turns the errors that a user can mend into one line and an exit status."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        # Typer's ranges accept NaN, and options without a range accept any number.
-        for command in self.commands.values():
-            for option in command.params:
-                option.callback = option.callback or _usable
+        for name in _MODULES:
+            self.add_command(Verb(name))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -114,17 +144,9 @@ app = typer.Typer(
     name="schemax",
     cls=Verbs,
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",  # the other modes keep the line breaks of docstrings
     help="Extracts typed attributes from texts, all fields of many texts at once.",
+    **_APPEARANCE,
 )
-_VERBS = (
-    *(demo, extract, merge, report, explain, check, trace, discover, fit, schemas, doctor),
-    *(train, calibrate, evaluate, bench, serve),
-)
-for _verb in _VERBS:
-    app.command(cls=ExtractCommand if _verb is extract else None)(_verb)
 
 
 def _show_version(wanted: bool) -> None:

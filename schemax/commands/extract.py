@@ -58,8 +58,7 @@ from schemax.io.summary import reason_of, reasons
 from schemax.io.task import Backend, Task, in_process
 from schemax.io.writers import Formulas
 from schemax.reading.markup import Html
-from schemax.report import Report, open_report
-from schemax.report.page import facts_of, promised_of
+from schemax.report.page import Report, facts_of, open_report, promised_of
 from schemax.report.table import add_table
 from schemax.results import Extraction
 
@@ -214,7 +213,7 @@ class Args(options.Cascade, options.Server, options.Prompt, options.Language):
                 yield backend
 
 
-class ExtractCommand(TyperCommand):
+class Command(TyperCommand):
     """A command whose --details needs no value, and whose --retry-failed repeats former options."""
 
     def invoke(self, ctx: Any) -> Any:

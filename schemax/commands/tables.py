@@ -11,8 +11,7 @@ from schemax.extraction.schema import AttrSchema
 from schemax.io.finished import read_run_record, tables_of
 from schemax.io.merging import common_record, merge_tables
 from schemax.io.storage import refuse_inputs
-from schemax.report import open_report
-from schemax.report.page import facts_of, promised_of
+from schemax.report.page import facts_of, open_report, promised_of
 from schemax.report.table import add_table
 
 

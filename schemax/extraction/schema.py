@@ -14,7 +14,6 @@ from schemax.attributes.annotations import allows_none
 from schemax.attributes.json_classes import STANDARD, Untitled, build_model, marked
 from schemax.attributes.settings import is_unprintable, spaced
 from schemax.errors import SchemaError
-from schemax.extraction.one_call import extract
 from schemax.reading.cldr import check_language
 
 
@@ -116,6 +115,8 @@ class AttrSchema(BaseModel):
 
         Raises what `schemax.extract` raises.
         """
+        from schemax.extraction.one_call import extract  # imports the compiler
+
         return extract(products, cls, **options)
 
     @classmethod

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from schemax.report.page import MOST_ROWS, Report, open_report
-from schemax.report.pages import write_page
-from schemax.results import Extraction
+if TYPE_CHECKING:
+    from schemax.results import Extraction
 
-__all__ = ["MOST_ROWS", "Report", "open_report", "report"]
+MOST_ROWS = 20_000
+"""The default limit of rows on a page."""
 
 
 def report(
@@ -26,6 +26,10 @@ def report(
     of the input. Returns the page, and writes it to `path`, if given. The page holds the first
     `limit` rows (fewer if texts are very long) and the number of rows left out.
     """
+    from schemax.report.page import Report  # `import schemax` imports this module
+    from schemax.report.pages import write_page
+    from schemax.results import Extraction
+
     page = Report(title, limit=limit)
     for item in extractions:
         if not isinstance(item, Extraction):

@@ -15,6 +15,7 @@ from schemax.errors import InputError
 from schemax.io.finished import RunRecord
 from schemax.io.storage import filesystem, is_remote, local_path
 from schemax.io.summary import Tally
+from schemax.report import MOST_ROWS
 from schemax.report.pages import asset, page_of, to_json, write_page
 from schemax.report.rows import FieldSets, PageImages, plain_row
 from schemax.results import Extraction
@@ -56,9 +57,6 @@ def _settings_text(settings: Mapping[str, Any]) -> str:
         for key, value in settings.items()
     )
 
-
-MOST_ROWS = 20_000
-"""The default limit of rows on a page."""
 
 MOST_CHARACTERS = 50_000_000  # of rows on a page: browsers open these without delay
 

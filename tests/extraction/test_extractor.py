@@ -604,6 +604,16 @@ def test_public_names_import_without_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_declarations_import_little() -> None:
+    """What extraction needs is imported when its first name is asked for."""
+    late = ["numpy", "jinja2", "jsonschema", "pint", "babel", "dateparser", "schemax.compiler"]
+    code = (
+        f"import sys; import schemax; assert not set({late}) & sys.modules.keys();"
+        "assert set(schemax.__all__) <= set(dir(schemax))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_extraction_is_what_the_notes_say(extractor: Extractor) -> None:
     (item,) = extractor.stream(["LG"], Small, decoding=DecodingConfig(max_retries=0))
     assert isinstance(item, Extraction)

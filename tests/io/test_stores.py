@@ -168,9 +168,9 @@ def test_the_status_of_a_fault_is_not_that_of_failed_rows(tmp_path: Path) -> Non
     """Status 1 says that all rows are written, which a traceback does not."""
     (tmp_path / "broken.py").write_text(
         "import sys\n"
-        "from schemax.commands import cli\n"
-        "def demo(): raise LookupError('a fault')\n"
-        "cli.app.registered_commands[0].callback = demo\n"
+        "from schemax.commands import cli, demo\n"
+        "def fails(): raise LookupError('a fault')\n"
+        "demo.demo = fails\n"
         "sys.argv = ['schemax', 'demo']\n"
         "cli.main()\n"
     )
