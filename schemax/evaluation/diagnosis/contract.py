@@ -86,8 +86,6 @@ def _warnings(compiled: CompiledSchema) -> Iterator[str]:
         yield control_token_warning(tokens)
     if compiled.odd_boundaries:
         yield boundary_warning(compiled.format, compiled.odd_boundaries)
-    if compiled.decoding.is_branched:
-        yield from hints(compiled.attributes)
 
 
 def _wave_numbers(attributes: Sequence[Attribute]) -> list[int]:
@@ -251,51 +249,6 @@ def _autoregressive_steps(compiled: CompiledSchema) -> int | None:
     except SchemaError:
         return None
     return baseline.k_max[0]
-
-
-_UNITS = frozenset({"unit", "units", "uom", "currency", "measure"})
-_REASONS = frozenset(
-    {"reason", "reasons", "reasoning", "rationale", "explanation", "justification", "evidence"}
-)
-
-
-def hints(attributes: Sequence[Attribute]) -> Iterator[str]:
-    """Yields a line per field that seems to depend on a neighbour without looking at it.
-
-    Examples are the unit of a number, and a choice beside a reason.
-    """
-    for field in attributes:
-        if field.after:
-            continue
-        beside = [neighbour for neighbour in attributes if neighbour.path[:-1] == field.path[:-1]]
-        free = [o for o in beside if o is not field and field.path not in o.after]
-        if _words(field) & _UNITS and (field.is_text or field.choices):
-            numbers = [neighbour for neighbour in free if neighbour.is_number]
-            before = [
-                neighbour for neighbour in numbers if beside.index(neighbour) < beside.index(field)
-            ]
-            # "weight unit" belongs to "weight"; other units belong to the closest number.
-            near = [neighbour for neighbour in numbers if _words(neighbour) & _words(field)]
-            if sources := near or before[::-1] or numbers:
-                yield _hint(field, sources[0])
-        elif field.is_sure:
-            reasons = [o for o in free if o.is_text and _words(o) & _REASONS]
-            if reasons:
-                yield _hint(field, reasons[0])
-    for field in attributes:
-        for line in hints(field.fields):
-            yield f"{field.name}: {line}"
-
-
-def _words(attribute: Attribute) -> set[str]:
-    return set(attribute.label.casefold().replace("_", " ").split())
-
-
-def _hint(field: Attribute, source: Attribute) -> str:
-    return (
-        f"{field.name} may depend on {source.name}; with attr(after={source.path[-1]!r}) it is "
-        "read behind that value, in a later wave"
-    )
 
 
 _VALUE_TOKENS = 2
