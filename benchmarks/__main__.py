@@ -32,20 +32,13 @@ from benchmarks.tables import measure_tables
 from benchmarks.transfers import PassCount
 from benchmarks.waves import measure_waves
 from schemax.base.messages import say
+from schemax.base.options import OptionGroup, option
 from schemax.base.terminal import show, table
 from schemax.commands import bench as command
 from schemax.commands import options
 from schemax.commands.bench import Loading
 from schemax.commands.cli import Verbs
-from schemax.commands.options import (
-    Options,
-    UsageError,
-    argument,
-    option,
-    plain_warnings,
-    refused_settings,
-    verb,
-)
+from schemax.commands.options import UsageError, argument, plain_warnings, refused_settings, verb
 from schemax.evaluation.benchmark.compare import compare_engines
 from schemax.evaluation.benchmark.report import FORMAT, Report, describe_environment
 from schemax.evaluation.reliability import check_picture
@@ -118,7 +111,7 @@ def _draw(report: Report, given: Pages) -> None:
         plot(report, given.picture)
 
 
-class HostOptions(Options):
+class HostOptions(OptionGroup):
     """Options"""
 
     documents: int | None = option(min=1)
@@ -155,7 +148,7 @@ def host(given: HostOptions) -> None:
     )
 
 
-class EnginesOptions(Options):
+class EnginesOptions(OptionGroup):
     """Options"""
 
     folder: str = argument("FOLDER")
@@ -217,7 +210,7 @@ def engines(given: EnginesOptions) -> None:
     show(table(rows, columns), "x schemax: the time of schemax that an engine takes")
 
 
-class TransfersOptions(Options):
+class TransfersOptions(OptionGroup):
     """Options"""
 
     seed: int = 0
@@ -355,7 +348,7 @@ def tables(given: TablesOptions) -> None:
             show(line)
 
 
-class LoadOptions(Options):
+class LoadOptions(OptionGroup):
     """Options"""
 
     url: str = argument("URL")
@@ -385,7 +378,7 @@ def load(given: LoadOptions) -> None:
         raise typer.Exit(1)
 
 
-class GpuOptions(Options):
+class GpuOptions(OptionGroup):
     """Options"""
 
     folder: Path = argument("FOLDER")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.compare import ModelChoice
+from schemax.base.options import OptionGroup, option
 from schemax.commands import bench as shared
 from schemax.commands import options
-from schemax.commands.options import Options, argument, option
+from schemax.commands.options import argument
 
 
 class Shape(shared.Loading):
@@ -24,7 +25,7 @@ class Shape(shared.Loading):
         return ModelChoice(model, self.shape, self.tokenizer, self.device, self.dtype)
 
 
-class Work(Options):
+class Work(OptionGroup):
     """The work"""
 
     data: Path | None = None
@@ -44,7 +45,7 @@ class Work(Options):
     """Also the paper's grid of documents per prompt and batch sizes."""
 
 
-class DraftModel(Options):
+class DraftModel(OptionGroup):
     """The rival that drafts"""
 
     draft: str | None = None
@@ -53,7 +54,7 @@ class DraftModel(Options):
     """How often a drafted token is right."""
 
 
-class Pages(Options):
+class Pages(OptionGroup):
     """Pages"""
 
     picture: Path | None = option("--plot FILE")

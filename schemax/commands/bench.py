@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schemax.base.messages import say
+from schemax.base.options import OptionGroup, option
 from schemax.base.terminal import show, table
 from schemax.commands import options
 from schemax.commands.options import (
-    Options,
     UsageError,
     listed,
     numbers_of,
-    option,
     plain_warnings,
     refused_settings,
     verb,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from schemax.evaluation.benchmark.report import Report
 
 
-class Loading(Options):
+class Loading(OptionGroup):
     """The model and the machine"""
 
     model: str | None = option("-m MODEL")
@@ -42,7 +41,7 @@ class Loading(Options):
     """Threads of the CPU."""
 
 
-class Compared(Options):
+class Compared(OptionGroup):
     """The engines"""
 
     engines: str | None = None

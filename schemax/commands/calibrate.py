@@ -11,10 +11,11 @@ from typing import Any
 
 from schemax.base.calibration import FILE, PROMISE_COLUMNS, read_calibration, write_calibration
 from schemax.base.messages import counted, say
+from schemax.base.options import option
 from schemax.base.terminal import show, table
 from schemax.base.trained import SEEN, note_trained
 from schemax.commands import options
-from schemax.commands.options import UsageError, argument, option, plain_warnings, verb
+from schemax.commands.options import UsageError, argument, plain_warnings, verb
 from schemax.evaluation.datasets import dataset
 from schemax.extraction.extractor import Extractor
 

@@ -8,8 +8,9 @@ from dataclasses import asdict
 import typer
 
 from schemax.base.messages import escape_controls, say
+from schemax.base.options import option
 from schemax.commands import options
-from schemax.commands.options import argument, option, plain_warnings, refused_settings, verb
+from schemax.commands.options import argument, plain_warnings, refused_settings, verb
 from schemax.evaluation.diagnosis.findings import findings
 from schemax.formats import get_format
 

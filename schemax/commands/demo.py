@@ -14,9 +14,10 @@ from rich.text import Text
 
 from schemax.attributes import attr
 from schemax.base.messages import track
+from schemax.base.options import option
 from schemax.base.terminal import show, table
 from schemax.commands import options
-from schemax.commands.options import option, plain_warnings, verb
+from schemax.commands.options import plain_warnings, verb
 from schemax.extraction.declarations import load_schema
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.schema import AttrSchema

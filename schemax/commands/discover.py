@@ -12,16 +12,10 @@ from rich.console import Console
 
 from schemax.attributes.ready_made import match_of
 from schemax.base.messages import say
+from schemax.base.options import option
 from schemax.base.terminal import table
 from schemax.commands import options
-from schemax.commands.options import (
-    UsageError,
-    argument,
-    option,
-    plain_warnings,
-    refused_settings,
-    verb,
-)
+from schemax.commands.options import UsageError, argument, plain_warnings, refused_settings, verb
 from schemax.extraction.documents import RecordFields
 from schemax.io.readers import InputFiles
 from schemax.io.storage import refuse_inputs

@@ -8,8 +8,9 @@ import sys
 import typer
 
 from schemax.base.messages import say
+from schemax.base.options import option
 from schemax.commands import options
-from schemax.commands.options import argument, option, plain_warnings, verb
+from schemax.commands.options import argument, plain_warnings, verb
 from schemax.evaluation.diagnosis import doctor as examine
 
 

@@ -11,16 +11,10 @@ from typing import Literal, get_args
 from typer import echo
 
 from schemax.base.messages import say
+from schemax.base.options import option
 from schemax.base.terminal import show
 from schemax.commands import options
-from schemax.commands.options import (
-    UsageError,
-    argument,
-    numbers_of,
-    option,
-    plain_warnings,
-    verb,
-)
+from schemax.commands.options import UsageError, argument, numbers_of, plain_warnings, verb
 from schemax.evaluation.cascades import curve_of
 from schemax.evaluation.comparison import compare, corrected
 from schemax.evaluation.datasets import dataset

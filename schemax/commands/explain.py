@@ -21,9 +21,10 @@ from schemax.attributes.ready_made import (
     match_of,
     schema_names,
 )
+from schemax.base.options import option
 from schemax.base.terminal import show, table
 from schemax.commands import options
-from schemax.commands.options import option, plain_warnings, refused_settings, verb
+from schemax.commands.options import plain_warnings, refused_settings, verb
 from schemax.compiler.prompt import usual_template
 from schemax.evaluation.diagnosis.contract import contract_of, lines
 from schemax.evaluation.shots import few_shot

@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from schemax.base.messages import clipped, escape_controls, say
+from schemax.base.options import option
 from schemax.base.process import terminable
 from schemax.base.terminal import show
 from schemax.base.trained import note_trained
@@ -28,7 +29,6 @@ from schemax.commands.options import (
     argument,
     listed,
     numbers_of,
-    option,
     plain_warnings,
     refused_settings,
     verb,

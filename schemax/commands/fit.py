@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from schemax.base.messages import say
+from schemax.base.options import option
 from schemax.base.process import terminable
 from schemax.base.terminal import show
 from schemax.commands import options
-from schemax.commands.options import UsageError, argument, option, plain_warnings, verb
+from schemax.commands.options import UsageError, argument, plain_warnings, verb
 from schemax.compiler.prompt import load_template, template_source
 from schemax.evaluation.datasets import as_shown, dataset, schemas_for
 from schemax.evaluation.seen import note_seen

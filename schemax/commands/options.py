@@ -13,15 +13,16 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, field, fields, replace
 from functools import cache, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, dataclass_transform, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from typer import Argument, Option
 
 from schemax.base.messages import one_line, say
+from schemax.base.options import OptionGroup, option
 from schemax.base.resources import EMBEDDED_WARNING, default_model, is_embedded, named_model
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, resolve_decoding
@@ -33,42 +34,18 @@ from schemax.formats import get_format
 from schemax.reading.cldr import check_language
 
 
-def option(spec: str = "", *, default: Any = None, **settings: Any) -> Any:
-    """Returns a field of `Options`. A default of MISSING requires the option.
-
-    spec: further names of the option, then the placeholder of its value in --help: "-o FILE". A
-        name with two dashes replaces the field's name. settings: others of `typer.Option`.
-    """
-    return field(default=default, metadata={"spec": spec, **settings})
-
-
 def argument(metavar: str, *, default: Any = MISSING) -> Any:
-    """Returns a field of `Options` that is a positional argument of the verb."""
+    """Returns a field of an `OptionGroup` that is a positional argument of the verb."""
     return field(default=default, metadata={"metavar": metavar})
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True)
-class Options:
-    """Options
-
-    without: names of inherited fields that are no options of a verb, and keep their defaults.
-    """
-
-    without: ClassVar[frozenset[str]] = frozenset()
-
-    def __init_subclass__(cls, without: str = "") -> None:
-        inherited = (base.without for base in cls.__bases__ if issubclass(base, Options))
-        cls.without = frozenset(without.split()).union(*inherited)
-        dataclass(frozen=True, kw_only=True)(cls)
-
-
 def verb(command: Callable[..., None]) -> Callable[..., None]:
-    """Wraps a command for Typer: every field of its `Options` becomes a parameter."""
+    """Wraps a command for Typer: every field of its `OptionGroup` becomes a parameter."""
     hints = get_type_hints(command)
     groups: dict[str, Any] = {
         name: hint
         for name, hint in hints.items()
-        if isinstance(hint, type) and issubclass(hint, Options)
+        if isinstance(hint, type) and issubclass(hint, OptionGroup)
     }
     parameters: list[Parameter] = []
     for name, parameter in signature(command).parameters.items():
@@ -186,7 +163,7 @@ def plain_warnings(*, quiet: bool = False) -> Iterator[None]:
         yield
 
 
-class Model(Options):
+class Model(OptionGroup):
     """Model and prompt"""
 
     model: str | None = option("-m MODEL")
@@ -299,7 +276,7 @@ class Cascade(Loading):
         return Extractor.cascade([extractor, further], confidence=self.escalate_below)
 
 
-class Extra(Options):
+class Extra(OptionGroup):
     """Options"""
 
     ignore_extra: bool = False
@@ -337,7 +314,7 @@ def _known_language(name: str | None) -> str | None:
     return name
 
 
-class Language(Options):
+class Language(OptionGroup):
     """Options"""
 
     language: str | None = option("LANGUAGE", callback=_known_language)
@@ -374,7 +351,7 @@ class Tokenizer(Model, without="device dtype"):
         return Unloaded(model_place(self.tokenizer or self.model), prompt)
 
 
-class Schema(Options):
+class Schema(OptionGroup):
     """Options"""
 
     schema: str = argument("SCHEMA")

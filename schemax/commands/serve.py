@@ -14,9 +14,10 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from schemax.base.messages import clipped, say
+from schemax.base.options import option
 from schemax.base.process import terminable
 from schemax.commands import options
-from schemax.commands.options import argument, listed, option, plain_warnings, verb
+from schemax.commands.options import argument, listed, plain_warnings, verb
 from schemax.errors import InputError
 
 

@@ -6,7 +6,8 @@ from dataclasses import MISSING
 from pathlib import Path
 
 from schemax.base.messages import say
-from schemax.commands.options import Options, argument, option, plain_warnings, verb
+from schemax.base.options import OptionGroup, option
+from schemax.commands.options import argument, plain_warnings, verb
 from schemax.extraction.schema import AttrSchema
 from schemax.io.finished import read_run_record, tables_of
 from schemax.io.merging import common_record, merge_tables
@@ -15,7 +16,7 @@ from schemax.report.page import facts_of, open_report, promised_of
 from schemax.report.table import add_table
 
 
-class ReportArgs(Options):
+class ReportArgs(OptionGroup):
     """Options"""
 
     tables: list[str] = argument("OUT...")
@@ -52,7 +53,7 @@ def report(args: ReportArgs) -> None:
     say(f"wrote {name}")
 
 
-class MergeArgs(Options):
+class MergeArgs(OptionGroup):
     """Options"""
 
     tables: list[str] = argument("TABLE...")

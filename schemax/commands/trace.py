@@ -8,16 +8,10 @@ from typing import Any
 
 from schemax.attributes import settings_of
 from schemax.base.messages import counted, say
+from schemax.base.options import option
 from schemax.base.terminal import in_blocks, show, table
 from schemax.commands import options
-from schemax.commands.options import (
-    UsageError,
-    argument,
-    option,
-    plain_warnings,
-    refused_settings,
-    verb,
-)
+from schemax.commands.options import UsageError, argument, plain_warnings, refused_settings, verb
 from schemax.evaluation.shots import few_shot
 from schemax.extraction.declarations import in_language, read_schema
 from schemax.io.readers import first_document

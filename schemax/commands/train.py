@@ -8,25 +8,26 @@ from pathlib import Path
 from typing import Literal
 
 from schemax.base.messages import counted, say
+from schemax.base.options import option
 from schemax.base.trained import EXAMPLES
 from schemax.commands import options
 from schemax.commands.options import (
     UsageError,
     argument,
     listed,
-    option,
     plain_warnings,
     refused_settings,
     verb,
 )
-from schemax.config import PRESETS, resolve_decoding
+from schemax.config import resolve_decoding
 from schemax.evaluation.datasets import dataset
 from schemax.evaluation.reliability import check_picture
 from schemax.extraction.extractor import Extractor
-from schemax.training.settings import TrainingSettings
+from schemax.training.settings import TrainingOptions, TrainingSettings
 
 
 class Args(
+    TrainingOptions,
     options.Model,
     options.Prompt,
     options.Labels,
@@ -54,9 +55,6 @@ class Args(
     """Documents for a later test of the model: dropped from training."""
     keep_overlap: bool = False
     """Train on documents of --test too."""
-    held_out: float = option(default=0.1, min=0, max=0.99)
-    """Share of TRAIN that is never trained on; the weights with the lowest loss on it are kept. 0
-    keeps the last weights, and measures nothing."""
 
     """The labels"""
 
@@ -68,9 +66,6 @@ class Args(
     teacher_decoding: str | None = None
     """Decoding of the teacher, or of the model itself. Default: as the teacher was trained by this
     command, else autoregressive."""
-    absent: float = option("SHARE", default=1.0, min=0, max=1)
-    """Share of the attributes without an annotation that each epoch teaches as null; 0 teaches
-    nothing about them."""
 
     """The weights"""
 
@@ -81,49 +76,9 @@ class Args(
     from_scratch: str | None = option("CONFIG")
     """Start from random weights of this config.json, folder or Hub id; --model then names only the
     tokenizer."""
-    lora: int | None = option("RANK", min=1)
-    """Train adapters of this rank, and merge them. Default: train all weights."""
-    lora_alpha: float | None = None
-    """Scale of the adapters times RANK. Default: twice RANK."""
-    lora_dropout: float = option(default=0.0, min=0, max=0.99)
-    """Dropout on the inputs of adapters."""
     lora_targets: str = option("NAME,NAME", default="all-linear")
     """Modules that get an adapter, by the ends of their names: q_proj,v_proj. Default: all linear
     layers but the output head."""
-    keep_adapter: bool = False
-    """Write the adapter to FOLDER/adapter as well."""
-    quantization: Literal["nf4"] | None = None
-    """Keep the weights beneath the adapters in 4 bits (QLoRA; CUDA): FOLDER is then an adapter."""
-
-    """The loop"""
-
-    epochs: float | None = None
-    """Number of epochs. Default: 3; for small data, as many as give 100 steps, up to 10."""
-    steps: int | None = option(min=1)
-    """Number of steps, instead of --epochs."""
-    learning_rate: float | None = None
-    """The highest one. Default: 2e-5, up to 3e-4 for models below a billion parameters; 2e-4 for
-    LoRA; 1e-3 from scratch."""
-    batch_tokens: int = option(default=4096, min=1)
-    """Tokens per forward pass."""
-    pack: int = option(default=16, min=1)
-    """Isolated documents behind one instruction."""
-    gradient_accumulation: int = option(default=1, min=1)
-    """Passes per step."""
-    bf16: bool = False
-    """Compute in bfloat16, and write the model in it."""
-    compile: bool = False
-    """Compile the model's layers (torch.compile), once a run in a minute or two; requires a C++
-    compiler, on GPUs Triton."""
-    best_by: Literal["loss", "f1"] = "loss"
-    """Measure that chooses the weights and that --patience watches: the loss or F1 on held-out
-    products."""
-    patience: int | None = option(min=1)
-    """Stop after this many checks without a better one."""
-    check_every: int | None = option("STEPS", min=1)
-    """Steps between checks, each of which also saves a checkpoint. Default: an epoch."""
-    seed: int = 0
-    """Seed of everything that is random."""
 
     """Records"""
 
@@ -137,16 +92,15 @@ class Args(
 
     def settings_of_run(self) -> TrainingSettings:
         """Returns the settings of the run. Raises UsageError for inconsistent settings."""
-        names = [setting.name for setting in fields(TrainingSettings)]
+        names = [setting.name for setting in fields(TrainingOptions)]
         targets = self.lora_targets
         with refused_settings():
-            decoding = self.decoding and resolve_decoding(self.decoding)
-            changed = {
-                "decoding": decoding or PRESETS["isolated"],
-                "lora_targets": targets if targets == "all-linear" else tuple(listed(targets)),
-                "from_scratch": self.from_scratch is not None,
-            }
-            return TrainingSettings(**{name: getattr(self, name) for name in names} | changed)
+            return TrainingSettings(
+                decoding=resolve_decoding(self.decoding),
+                lora_targets=targets if targets == "all-linear" else tuple(listed(targets)),
+                from_scratch=self.from_scratch is not None,
+                **{name: getattr(self, name) for name in names},
+            )
 
 
 @verb

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Literal
 
+from schemax.base.options import OptionGroup, option
 from schemax.config import PRESETS, DecodingConfig, check_numbers
 
 # Default learning rates. `_FULL` is for models of at least `_LARGE` parameters; for smaller models
@@ -15,57 +16,77 @@ _LARGE, _FULL_MOST = 1e9, 3e-4
 _FEWEST_EPOCHS, _MOST_EPOCHS, _USUAL_STEPS = 3.0, 10.0, 100
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingSettings:
-    """Settings of a training run, apart from its data and its model.
+class TrainingOptions(OptionGroup):
+    """Settings of a training run that `schemax train` takes as they stand here."""
 
-    decoding: the layout, documents and slots that the model is trained for.
-    epochs, steps: the length of the run; steps take precedence. By default, 100 steps, but at least
-        3 and at most 10 epochs.
-    learning_rate: the peak, after a warm-up of 3 % and before a cosine decay to 0; None: 2e-5, for
-        models below a billion parameters up to 3e-4; 2e-4 for LoRA and 1e-3 from scratch.
-    batch_tokens: the most tokens of a pass on a device, padding included.
-    pack: the most isolated documents that share a row and its instruction.
-    gradient_accumulation: passes per optimizer step.
-    lora: the rank of adapters; None trains all weights.
-    keep_adapter: also write the adapters.
-    lora_alpha: the adapters' scale times the rank; None: twice the rank.
-    lora_dropout: on adapters' inputs.
-    lora_targets: the modules with adapters, by the ends of names, or "all-linear".
-    quantization: "nf4" keeps the weights beneath adapters in 4 bits (QLoRA).
-    bf16: compute in bfloat16, and write the model so.
-    compile: compile the model's layers, except for attention.
-    absent: the share of values without an annotation that are learnt as null; 0 ignores them.
-    held_out: the share of products that are held out.
-    best_by: whether their loss or their F1 chooses the weights.
-    patience: stops after this many checks without improvement; None never stops early.
-    check_every: steps between checks, which also save; None checks once an epoch.
+    """The data"""
+
+    held_out: float = option(default=0.1, min=0, max=0.99)
+    """Share of TRAIN that is never trained on; the weights with the lowest loss on it are kept. 0
+    keeps the last weights, and measures nothing."""
+
+    """The labels"""
+
+    absent: float = option("SHARE", default=1.0, min=0, max=1)
+    """Share of the attributes without an annotation that each epoch teaches as null; 0 teaches
+    nothing about them."""
+
+    """The weights"""
+
+    lora: int | None = option("RANK", min=1)
+    """Train adapters of this rank, and merge them. Default: train all weights."""
+    lora_alpha: float | None = None
+    """Scale of the adapters times RANK. Default: twice RANK."""
+    lora_dropout: float = option(default=0.0, min=0, max=0.99)
+    """Dropout on the inputs of adapters."""
+    keep_adapter: bool = False
+    """Write the adapter to FOLDER/adapter as well."""
+    quantization: Literal["nf4"] | None = None
+    """Keep the weights beneath the adapters in 4 bits (QLoRA; CUDA): FOLDER is then an adapter."""
+
+    """The loop"""
+
+    epochs: float | None = None
+    """Number of epochs. Default: 3; for small data, as many as give 100 steps, up to 10."""
+    steps: int | None = option(min=1)
+    """Number of steps, instead of --epochs."""
+    learning_rate: float | None = None
+    """The highest one. Default: 2e-5, up to 3e-4 for models below a billion parameters; 2e-4 for
+    LoRA; 1e-3 from scratch."""
+    batch_tokens: int = option(default=4096, min=1)
+    """Tokens per forward pass."""
+    pack: int = option(default=16, min=1)
+    """Isolated documents behind one instruction."""
+    gradient_accumulation: int = option(default=1, min=1)
+    """Passes per step."""
+    bf16: bool = False
+    """Compute in bfloat16, and write the model in it."""
+    compile: bool = False
+    """Compile the model's layers (torch.compile), once a run in a minute or two; requires a C++
+    compiler, on GPUs Triton."""
+    best_by: Literal["loss", "f1"] = "loss"
+    """Measure that chooses the weights and that --patience watches: the loss or F1 on held-out
+    products."""
+    patience: int | None = option(min=1)
+    """Stop after this many checks without a better one."""
+    check_every: int | None = option("STEPS", min=1)
+    """Steps between checks, each of which also saves a checkpoint. Default: an epoch."""
+    seed: int = 0
+    """Seed of everything that is random."""
+
+
+class TrainingSettings(TrainingOptions):
+    """Settings of a training run, apart from its data and its model.
 
     Raises ValueError for inconsistent settings, and for numbers outside `config.BOUNDS`.
     """
 
     decoding: DecodingConfig = PRESETS["isolated"]
-    epochs: float | None = None
-    steps: int | None = None
-    learning_rate: float | None = None
-    batch_tokens: int = 4096
-    pack: int = 16
-    gradient_accumulation: int = 1
-    lora: int | None = None
-    lora_alpha: float | None = None
-    lora_dropout: float = 0.0
+    """The layout, documents and slots that the model is trained for."""
     lora_targets: str | tuple[str, ...] = "all-linear"
-    keep_adapter: bool = False
-    quantization: Literal["nf4"] | None = None
-    bf16: bool = False
-    compile: bool = False
-    absent: float = 1.0
-    held_out: float = 0.1
-    best_by: Literal["loss", "f1"] = "loss"
-    patience: int | None = None
-    check_every: int | None = None
-    seed: int = 0
+    """The modules with adapters, by the ends of names, or "all-linear"."""
     from_scratch: bool = False
+    """Whether the weights are random at the start."""
 
     def __post_init__(self) -> None:
         settings = {field.name: getattr(self, field.name) for field in fields(self)}
