@@ -19,9 +19,15 @@ from schemax.base.process import terminable
 from schemax.commands import options
 from schemax.commands.options import argument, listed, plain_warnings, verb
 from schemax.errors import InputError
+from schemax.serve.limits import Limits
 
 
-class Args(options.Cascade, options.Prompt, without="format examples ignore_extra"):
+class Args(
+    Limits,
+    options.Cascade,
+    options.Prompt,
+    without="format examples ignore_extra schema_characters cache_bytes",
+):
     """Options"""
 
     model: str | None = argument("MODEL", default=None)
@@ -49,20 +55,6 @@ class Args(options.Cascade, options.Prompt, without="format examples ignore_extr
 
     """Limits"""
 
-    max_body: int = option(default=8_000_000, min=1)
-    """Bytes of a request, or of a line."""
-    max_stream: int = option(default=1_000_000_000, min=1)
-    """Bytes of a request of many lines."""
-    max_answer: int = option(default=64_000_000, min=1)
-    """Bytes of an answer, or of rows that wait."""
-    max_documents: int = option(default=1_000, min=1)
-    """Documents of a request."""
-    max_fields: int = option(default=256, min=1)
-    """Fields of a schema."""
-    max_queue: int = option(default=2_000, min=1)
-    """Documents of all requests."""
-    timeout: float = option(default=120.0, min=0.1)
-    """Seconds of a request."""
     grace: int = option(default=30, min=0)
     """Seconds that requests have to end after SIGTERM."""
 
@@ -78,7 +70,6 @@ def serve(args: Args) -> None:
         import uvicorn
 
         from schemax.serve.app import create_app
-        from schemax.serve.limits import Limits
         from schemax.serve.monitoring import log_settings
     except ModuleNotFoundError as error:
         raise InputError(
@@ -99,17 +90,11 @@ def serve(args: Args) -> None:
             template=args.template or extractor.defaults.template,
             decoding=settings["decoding"] or extractor.defaults.decoding,
         )
-        limits = Limits(
-            *(args.max_body, args.max_stream, args.max_answer, args.max_documents),
-            fields=args.max_fields,
-            queue=args.max_queue,
-            seconds=args.timeout,
-        )
         name = args.served_model_name or Path(str(options.model_place(args.model))).name
         # Without a key, any web page could reach this machine by DNS rebinding.
         hosts = ("localhost", "127.0.0.1", "[::1]", args.host) if api_key is None else ("*",)
         app = create_app(
-            extractor, name=name, api_key=api_key, limits=limits, hosts=hosts, origins=origins
+            extractor, name=name, api_key=api_key, limits=args, hosts=hosts, origins=origins
         )
         # Objects that exist now stay: garbage collection need not search them.
         gc.collect()

@@ -24,7 +24,8 @@ from schemax.extraction.extractor import Extractor
 from schemax.serve.answers import ApiError, JsonAnswer, answer_errors
 from schemax.serve.chat import chat_routes
 from schemax.serve.extraction import extraction_routes
-from schemax.serve.limits import Gate, Limits
+from schemax.serve.gate import Gate
+from schemax.serve.limits import Limits
 from schemax.serve.monitoring import RequestIds
 from schemax.serve.playground import playground_routes
 from schemax.serve.responses import responses_routes

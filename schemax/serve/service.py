@@ -19,7 +19,8 @@ from schemax.results import Extraction
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.outputs import Progress, Watcher
 from schemax.serve.answers import ApiError, channel
-from schemax.serve.limits import Limits, Queue
+from schemax.serve.gate import Queue
+from schemax.serve.limits import Limits
 from schemax.serve.monitoring import Metrics
 from schemax.serve.output import written
 from schemax.serve.request_schemas import ClientSchema, Schemas

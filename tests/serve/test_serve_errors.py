@@ -177,7 +177,7 @@ def test_names_of_this_machine_are_taken_with_their_ports(url: str) -> None:
 def test_time_counts_from_the_arrival() -> None:
     """Of a stream too, whose answer begins before its work is done."""
     from schemax.serve.answers import DEADLINE
-    from schemax.serve.limits import Gate
+    from schemax.serve.gate import Gate
     from schemax.serve.monitoring import Metrics
 
     seen: list[float] = []
