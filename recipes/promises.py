@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from schemax.evaluation.calibrate import FitEntry, calibrate
-from schemax.evaluation.datasets import dataset, schemas_for
+from schemax.evaluation.datasets import dataset
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.precision import choose_thresholds, share_of
 from schemax.extraction.extractor import Extractor
@@ -91,7 +91,7 @@ def main() -> None:
     extractor = Extractor.from_pretrained(given.model)
     data = dataset(given.labels, "test", None)
     examples = read_examples(data.file)
-    schemas = schemas_for(data.schemas, examples, [extractor])
+    schemas = data.schemas_for(examples, [extractor])
     entries = calibrate(extractor, examples, schemas).entries
     for precision in map(float, given.precision.split(",")):
         print(measure(entries, precision, given.draws), flush=True)

@@ -16,7 +16,6 @@ from schemax.base.terminal import show, table
 from schemax.base.trained import SEEN, note_trained
 from schemax.commands import options
 from schemax.commands.options import UsageError, argument, plain_warnings, verb
-from schemax.evaluation.datasets import dataset
 from schemax.extraction.extractor import Extractor
 
 _FEW = 300
@@ -68,9 +67,7 @@ def calibrate(args: Args) -> None:
         raise UsageError("--shots requires --examples")
     if args.precision in (0, 1):
         raise UsageError("--precision takes a number above 0 and below 1")
-    labelled = dataset(
-        args.data, "train", args.schemas, args.language, ignore_extra=args.ignore_extra
-    )
+    labelled = args.dataset(args.data, "train")
     # Imported here because they import torch, which takes seconds.
     from schemax.evaluation.calibrate import calibrate_on
     from schemax.evaluation.seen import add_seen, read_seen

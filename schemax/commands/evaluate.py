@@ -17,7 +17,6 @@ from schemax.commands import options
 from schemax.commands.options import UsageError, argument, numbers_of, plain_warnings, verb
 from schemax.evaluation.cascades import curve_of
 from schemax.evaluation.comparison import compare, corrected
-from schemax.evaluation.datasets import dataset
 from schemax.evaluation.evaluate import ALONE, judged, measure_settings, origin_of, setting_of
 from schemax.evaluation.judge import JudgeForm
 from schemax.evaluation.paper_table import Form, summaries, written
@@ -105,7 +104,7 @@ def evaluate(args: Args) -> None:
     models_named: list[str | None] = [None] if loads else []
     if args.model:
         models_named = [name.strip() for name in args.model.split(",")]
-    data = dataset(args.data, "test", args.schemas, args.language, ignore_extra=args.ignore_extra)
+    data = args.dataset(args.data, "test")
     decodings = [
         (name, replace(args, decoding=name.removesuffix(ALONE) or None).settings())
         for name in names

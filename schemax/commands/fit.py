@@ -16,7 +16,6 @@ from schemax.base.terminal import show
 from schemax.commands import options
 from schemax.commands.options import UsageError, argument, plain_warnings, verb
 from schemax.compiler.prompt import load_template, template_source
-from schemax.evaluation.datasets import as_shown, dataset, schemas_for
 from schemax.evaluation.seen import note_seen
 from schemax.extraction.prompt_file import write_prompt_file
 from schemax.io.storage import refuse_inputs
@@ -66,9 +65,7 @@ def fit(args: Args) -> None:
     for text in templates.values():
         load_template(text)
     args.check()
-    labelled = dataset(
-        args.data, "train", args.schemas, args.language, ignore_extra=args.ignore_extra
-    )
+    labelled = args.dataset(args.data, "train")
     # Imported here because they import torch, which takes seconds.
     from schemax.training.fitting import fit as fitted
     from schemax.training.fitting.measuring import sidecar
@@ -79,14 +76,12 @@ def fit(args: Args) -> None:
         extractor = copy(args.extractor())
         decoding = decoding or extractor.defaults.decoding
         extractor.defaults = replace(extractor.defaults, decoding=decoding)
-        models, extra = [extractor], labelled.ignore_extra
-        schemas = schemas_for(labelled.schemas, read, models, labelled.language, ignore_extra=extra)
-        examples = labelled.declared(read, schemas)
+        schemas, examples = labelled.prepared(read, [extractor])
         note_seen(extractor, args.model, examples)
         result = fitted(
             extractor,
             examples,
-            as_shown(schemas, labelled.schemas, examples, extractor, args.schema_examples),
+            labelled.as_shown(schemas, examples, extractor, args.schema_examples),
             seconds=seconds,
             started=started,
             templates=templates,

@@ -27,6 +27,7 @@ from schemax.base.resources import EMBEDDED_WARNING, default_model, is_embedded,
 from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import SchemaxError
+from schemax.evaluation.datasets import Dataset, dataset
 from schemax.evaluation.diagnosis.unloaded import Unloaded
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.prompt_file import PromptFile, PromptLike, read_prompt_file
@@ -333,6 +334,10 @@ class Labels(Extra, Language):
     trained; others copy them into their answers."""
     limit: int | None = option(min=1)
     """Read at most this many documents."""
+
+    def dataset(self, path: Path, part: Literal["train", "test"]) -> Dataset:
+        """Returns the data of a file, or of a folder's part. Raises InputError."""
+        return dataset(path, part, self.schemas, self.language, ignore_extra=self.ignore_extra)
 
 
 class Tokenizer(Model, without="device dtype"):

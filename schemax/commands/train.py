@@ -20,7 +20,6 @@ from schemax.commands.options import (
     verb,
 )
 from schemax.config import resolve_decoding
-from schemax.evaluation.datasets import dataset
 from schemax.evaluation.reliability import check_picture
 from schemax.extraction.extractor import Extractor
 from schemax.training.settings import TrainingOptions, TrainingSettings
@@ -144,9 +143,7 @@ def train(args: Args) -> None:
         options.hush_libraries()
         outcome = fine_tune(
             out,
-            dataset(
-                args.data, "train", args.schemas, args.language, ignore_extra=args.ignore_extra
-            ),
+            args.dataset(args.data, "train"),
             settings,
             lambda: _loaded(args, settings, loading),
             load_teacher,

@@ -19,7 +19,7 @@ from schemax.base.calibration import LEAST, Calibration, FieldPromise, Promise, 
 from schemax.base.messages import counted
 from schemax.config import DecodingConfig
 from schemax.errors import InputError
-from schemax.evaluation.datasets import Dataset, as_shown, dataset, schemas_for
+from schemax.evaluation.datasets import Dataset, dataset
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.labelled_schemas import note_misfits
 from schemax.evaluation.precision import Bools, choose_thresholds, share_of
@@ -443,7 +443,7 @@ def calibrate_on(
     """Calibrates a model on annotated documents, with progress on stderr.
 
     shots: a file of examples; prompts show the first `count`.
-    schema_examples: see `as_shown`.
+    schema_examples: see `Dataset.as_shown`.
     settings: further arguments of `calibrate`.
     """
     everything = read_examples(data.file)
@@ -452,12 +452,10 @@ def calibrate_on(
     if (decoding or extractor.defaults.decoding).layout == "autoregressive":
         raise InputError("values of the autoregressive layout have no confidence to calibrate")
     examples = unseen(extractor, examples, data.file)
-    models, extra = [extractor], data.ignore_extra
-    schemas = schemas_for(data.schemas, examples, models, data.language, ignore_extra=extra)
-    examples = data.declared(examples, schemas)
+    schemas, examples = data.prepared(examples, [extractor])
     note_misfits(examples, schemas)
     extractor = prompted(extractor, schemas, examples, data)
-    schemas = as_shown(schemas, data.schemas, examples, extractor, schema_examples)
+    schemas = data.as_shown(schemas, examples, extractor, schema_examples)
     pairs = None
     if shots is not None:
         texts = {example.text for example in everything}

@@ -20,7 +20,7 @@ from schemax.base.resources import default_model
 from schemax.base.trained import note_trained
 from schemax.config import decoding_name
 from schemax.evaluation.cascades import surenesses
-from schemax.evaluation.datasets import Dataset, as_shown, note_texts, schemas_for, sha256_of
+from schemax.evaluation.datasets import Dataset, sha256_of
 from schemax.evaluation.examples import (
     Example,
     duplicated_ids,
@@ -300,7 +300,7 @@ def measure_settings(
         own decoding.
     shots: a file of examples.
     counts: the numbers of examples to show, () for all.
-    schema_examples: see `as_shown`.
+    schema_examples: see `Dataset.as_shown`.
     predictions: files of other systems' predictions, see `read_predictions`.
 
     Returns the models by name, and a run for every setting, then for every file. Raises InputError
@@ -312,10 +312,8 @@ def measure_settings(
     if repeated := duplicated_ids(examples):
         say(f"note: several documents have the same id: {some_of(repeated)}")
     extractors = {name: load(name) for name in names}
-    models, extra = extractors.values(), data.ignore_extra
-    schemas = schemas_for(data.schemas, examples, models, data.language, ignore_extra=extra)
-    note_texts(data.schemas, examples, models)
-    examples = data.declared(examples, schemas)
+    data.note_texts(examples, extractors.values())
+    schemas, examples = data.prepared(examples, extractors.values())
     note_misfits(examples, schemas)
     rivals = [run_of_predictions(file, everything, examples, schemas) for file in predictions]
     extractors = {
@@ -331,7 +329,7 @@ def measure_settings(
     for model, extractor in extractors.items():
         if extractor.further is None:  # a cascade's models are measured alone as well
             note_trained(model, extractor, decodings[0][1], shots or counts or None)
-        own = as_shown(schemas, data.schemas, examples, extractor, schema_examples)
+        own = data.as_shown(schemas, examples, extractor, schema_examples)
         for name, settings in decodings:
             called = name or decoding_name(extractor.defaults.decoding)
             for count in numbers:

@@ -16,7 +16,7 @@ from schemax.base.trained import EXAMPLES, note_trained
 from schemax.config import DecodingConfig, decoding_name
 from schemax.errors import InputError
 from schemax.evaluation.calibrate import FEWEST, calibrate
-from schemax.evaluation.datasets import Dataset, declared_schemas, sha256_of
+from schemax.evaluation.datasets import Dataset, sha256_of
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.labelled_schemas import note_misfits
 from schemax.evaluation.seen import add_seen, read_seen
@@ -63,7 +63,7 @@ def fine_tune(
     """
     test = test or data.test
     annotated = read_training_examples(data.file, test, keep_overlap=keep_overlap)
-    schemas = declared_schemas(data.schemas, annotated, data.language)
+    schemas = data.declared_schemas(annotated)
     annotated = data.declared(annotated, schemas)
     if labels == "gold":
         note_misfits(annotated, schemas)

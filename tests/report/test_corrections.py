@@ -18,7 +18,7 @@ from schemax import Extraction, FieldResult
 from schemax.attributes import attr, compile_attributes
 from schemax.commands.cli import app
 from schemax.errors import InputError
-from schemax.evaluation.datasets import declared_schemas, schemas_for
+from schemax.evaluation.datasets import Dataset
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.extraction.prompt_file import read_prompt_file
@@ -216,14 +216,13 @@ def test_two_schemas_of_a_category_are_refused(tmp_path: Path) -> None:
 
 def test_labels_are_trained_on_and_fitted_to_by_the_schema_that_they_bring(tmp_path: Path) -> None:
     examples = read_examples(labels(tmp_path / "brought.jsonl", schema=Pack.json_schema()))
-    of_training = declared_schemas(None, examples)["pack"]
-    of_fitting = schemas_for(None, examples, [])["pack"]  # of calibrate and evaluate, too
+    data = Dataset(tmp_path / "brought.jsonl", None, None)
+    of_training = data.declared_schemas(examples)["pack"]
+    of_fitting = data.schemas_for(examples, [])["pack"]  # of calibrate and evaluate, too
     for schema in (of_training, of_fitting):
         assert [a.kind for a in compile_attributes(schema)] == ["number", "boolean"]
     named = tmp_path / "other.json"
     named.write_text(json.dumps({"categories": {"pack": ["price", "vegan"]}}))
-    for schema in (
-        declared_schemas(str(named), examples)["pack"],
-        schemas_for(str(named), examples, [])["pack"],
-    ):
+    data = replace(data, schemas=str(named))
+    for schema in (data.declared_schemas(examples)["pack"], data.schemas_for(examples, [])["pack"]):
         assert [a.kind for a in compile_attributes(schema)] == ["string", "string"]
