@@ -6,14 +6,13 @@ import asyncio
 import gc
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from cachetools import LRUCache
 from pydantic import BaseModel
 
 from schemax.attributes import Attribute, compile_attributes, settings_of
-from schemax.compiler import CompiledSchema
 from schemax.extraction.declarations import load_schema
 from schemax.extraction.schema import AttrSchema
 from schemax.serve.answers import ApiError, at_fault
@@ -35,14 +34,12 @@ _SCHEMA_BYTES, _CHARACTER_BYTES, _CHOICE_BYTES = 200_000, 500, 1_200
 class ClientSchema:
     """A declaration of a client.
 
-    key: the document's. choices: the number of all fields' choices. compiled: compiled schemas by
-    template and decoding.
+    key: the document's. choices: the number of all fields' choices.
     """
 
     model: type[BaseModel]
     key: _Key
     choices: int = 0
-    compiled: dict[Any, CompiledSchema] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:

@@ -27,7 +27,6 @@ from schemax.serve.request_schemas import ClientSchema, Schemas
 
 # The most documents, and the most characters in total, that are read in the event loop's thread.
 _FEW, _SHORT = 4, 8_000
-_MOST_SETTINGS = 8
 
 
 class Service:
@@ -89,25 +88,18 @@ class Service:
     async def compiled(
         self, schema: ClientSchema, options: Mapping[str, Any], param: str = "schema"
     ) -> CompiledSchema:
-        """Compiles a schema for a template and a decoding: cached, or in a thread.
+        """Compiles a schema for a template and a decoding, in a thread.
 
         param: the request's parameter of the schema. Raises ApiError (400) that names it.
         """
         settings = {name: options[name] for name in ("template", "decoding") if name in options}
-        key = tuple(settings.values())
-        if (compiled := schema.compiled.get(key)) is None:
-            compile = partial(self.extractor.compile, schema.model, **settings)
-            try:
-                compiled = await asyncio.to_thread(compile)
-            except SchemaxError as error:
-                self.schemas.forget(schema)
-                if isinstance(error, SchemaError):
-                    raise ApiError(400, str(error), param=param) from error
-                raise
-            if len(schema.compiled) >= _MOST_SETTINGS:  # clients choose settings
-                schema.compiled.clear()
-            schema.compiled[key] = compiled
-        return compiled
+        try:
+            return await asyncio.to_thread(self.extractor.compile, schema.model, **settings)
+        except SchemaxError as error:
+            self.schemas.forget(schema)
+            if isinstance(error, SchemaError):
+                raise ApiError(400, str(error), param=param) from error
+            raise
 
     async def watch(
         self, document: Any, schema: ClientSchema, *, num_rivals: int = 0, **options: Any
