@@ -484,22 +484,20 @@ class Extractor(AbstractContextManager["Extractor"]):
         schema: Declared[T],
         *,
         watcher: Watcher | None = None,
-        is_quick: bool = False,
         **options: Unpack[Options],
     ) -> Extractions:
-        """The extractions of `stream` and `astream`. watcher, is_quick: see `Extractions`.
+        """The extractions of `stream` and `astream`. watcher: see `Extractions`.
 
         The passes of a cascade are not watched, since another model may answer again.
         """
         inputs = Inputs.of(self.extract, products, schema, options)
-        return self._extractions(inputs, self._compiled(inputs), watcher, is_quick)
+        return self._extractions(inputs, self._compiled(inputs), watcher)
 
     def _extractions(
         self,
         inputs: Inputs,
         compiled: Mapping[str, CompiledSchema],
         watcher: Watcher | None,
-        is_quick: bool,
     ) -> Extractions:
         """Raises ModelError for models of a cascade that do not fit together."""
         from schemax.extraction.pipeline import Extractions, Next  # imports torch
@@ -510,7 +508,7 @@ class Extractor(AbstractContextManager["Extractor"]):
             later, watcher = extractor._compiled(inputs), None
             for category, own in compiled.items():
                 check_fit(own, self.name, later[category], extractor.name)
-            items = extractor._extractions(inputs, later, None, False)
+            items = extractor._extractions(inputs, later, None)
             further = Next(items, self.further)
         return Extractions(
             self._engine,
@@ -520,7 +518,6 @@ class Extractor(AbstractContextManager["Extractor"]):
             Familiarity(self.defaults.calibration, self._unfamiliar),
             by_category=isinstance(inputs.schema, Mapping),
             watcher=watcher,
-            is_quick=is_quick,
             further=further,
         )
 

@@ -52,7 +52,6 @@ class Extractions:
     compiled: all of one decoding.
     by_category: whether a document's category names its schema; else one schema serves all.
     watcher: watches the passes of a single document.
-    is_quick: whether the work is short enough for an event loop's own thread.
     further: the next model, which is asked for the fields that this one is unsure of.
 
     Documents become requests window by window. Stacked documents that exceed the memory are read
@@ -69,14 +68,13 @@ class Extractions:
         *,
         by_category: bool,
         watcher: Watcher | None = None,
-        is_quick: bool = False,
         further: Next | None = None,
     ) -> None:
         self._engine, self._documents = engine, documents
         self.compiled = {
             name: contextually_calibrated(engine, item) for name, item in compiled.items()
         }
-        self._watcher, self._is_quick = watcher, is_quick
+        self._watcher = watcher
         self._calibration, self._familiarity = calibration, familiarity
         self._by_category = by_category
         self._config = next(iter(compiled.values())).decoding
@@ -110,11 +108,7 @@ class Extractions:
     async def __aiter__(self) -> AsyncGenerator[Extraction[Any]]:
         steps = self._steps()
         try:
-            while True:
-                quick = self._is_quick
-                step = next(steps, None) if quick else await asyncio.to_thread(next, steps, None)
-                if step is None:
-                    break
+            while (step := await asyncio.to_thread(next, steps, None)) is not None:
                 if isinstance(step, Call):
                     await step.changed()
                 else:

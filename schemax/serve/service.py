@@ -9,12 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from schemax.attributes.json_classes import is_judged_whole
 from schemax.compiler import CompiledSchema
 from schemax.config import DecodingConfig
 from schemax.errors import SchemaError, SchemaxError
 from schemax.extraction.extractor import Extractor
-from schemax.extraction.pipeline import Extractions
 from schemax.results import Extraction
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.outputs import Progress, Watcher
@@ -24,9 +22,6 @@ from schemax.serve.limits import Limits
 from schemax.serve.monitoring import Metrics
 from schemax.serve.output import written
 from schemax.serve.request_schemas import ClientSchema, Schemas
-
-# The most documents, and the most characters in total, that are read in the event loop's thread.
-_FEW, _SHORT = 4, 8_000
 
 
 class Service:
@@ -60,30 +55,14 @@ class Service:
                 param="documents",
             )
         with self.queue.place_for(len(documents)):
-            extractions = await self._extractions(documents, schema, options)
+            await self.compiled(schema, options)
+            begin = partial(self.extractor.extractions, documents, schema.model, **options)
+            extractions = await asyncio.to_thread(begin)
             async with aclosing(aiter(extractions)) as items:
                 async for item in items:
                     self.metrics.documents.labels("read" if item.ok else "failed").inc()
                     self.metrics.written.inc(written(item.slots))
                     yield item
-
-    async def _extractions(
-        self, documents: Sequence[Any], schema: ClientSchema, options: dict[str, Any]
-    ) -> Extractions:
-        """Starts an extraction: in a thread, unless the documents are few and short.
-
-        Conditions of a client's schema on whole instances may be slow, so they require a thread.
-        """
-        is_quick = (
-            len(documents) <= _FEW
-            and sum(len(str(text)) for text in documents) <= _SHORT
-            and not is_judged_whole(schema.model)
-        )
-        await self.compiled(schema, options)
-        begin = partial(
-            self.extractor.extractions, documents, schema.model, is_quick=is_quick, **options
-        )
-        return begin() if is_quick else await asyncio.to_thread(begin)
 
     async def compiled(
         self, schema: ClientSchema, options: Mapping[str, Any], param: str = "schema"
