@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import log
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -162,14 +162,10 @@ def entries_of(
         optional = known is not None and known.null_probability is not None
         entries.append(
             FitEntry(
-                product=pair.product,
-                annotated=pair.annotated,
-                outcome=pair.outcome,
+                **asdict(pair),
                 without=outcome_of(examples[pair.product].attributes.get(pair.attribute), None),
                 confidence=None if known is None else known.confidence,
                 probability=_compared(known) if known and optional else None,
-                category=pair.category,
-                attribute=pair.attribute,
             )
         )
     return entries
