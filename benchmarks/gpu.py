@@ -26,7 +26,7 @@ from benchmarks.rivals import ALL
 from schemax.base.resources import resource_dir
 from schemax.compiler import load_codec
 from schemax.errors import ModelError
-from schemax.evaluation.benchmark.compare import Comparison, compare_engines
+from schemax.evaluation.benchmark.compare import ComparisonSettings, compare_engines
 from schemax.evaluation.benchmark.engines import EngineOptions
 from schemax.evaluation.benchmark.measure import NO_TIME, Rules, synchronize
 from schemax.evaluation.benchmark.report import EngineRow, Report, describe_environment
@@ -120,7 +120,7 @@ def _parts(
     """Yields the parts, most important first; a part starts nothing after its given seconds."""
     yield "card", lambda _: _card(device)
     yield "agreement", lambda seconds: {"rows": list(_agreement(device, seconds))}
-    plain = Comparison(
+    plain = ComparisonSettings(
         engines=_BOUNDED,
         rules=Rules(suite.repeats, rival_documents=min(64, suite.documents)),
         options=EngineOptions(generate_batches=(8, 32, 64)),

@@ -23,7 +23,7 @@ from schemax.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from schemax.evaluation.benchmark.compare import Comparison, Rivals
+    from schemax.evaluation.benchmark.compare import ComparisonSettings, Rivals
     from schemax.evaluation.benchmark.engines import EngineOptions
     from schemax.evaluation.benchmark.report import Report
 
@@ -119,20 +119,22 @@ def bench(args: Args) -> None:
             tell(ABSENT)
 
 
-def comparison(args: Compared, make: Callable[..., EngineOptions], rivals: Rivals) -> Comparison:
+def comparison(
+    args: Compared, make: Callable[..., EngineOptions], rivals: Rivals
+) -> ComparisonSettings:
     """Returns the comparison that the options ask for.
 
     make: makes the options of engines. rivals: those that may be named.
 
     Raises UsageError for settings that contradict each other.
     """
-    from schemax.evaluation.benchmark.compare import Comparison, engine_names
+    from schemax.evaluation.benchmark.compare import ComparisonSettings, engine_names
     from schemax.evaluation.benchmark.measure import Rules
 
     if args.engines is not None and not listed(args.engines):
         raise UsageError("--engines names no engine; give names, separated by commas")
     with refused_settings():
-        return Comparison(
+        return ComparisonSettings(
             engines=tuple(listed(args.engines or "")) or engine_names(rivals),
             rules=Rules(args.repeats, args.rival_documents),
             options=make(

@@ -83,10 +83,11 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonSettings:
     """The settings of a comparison.
 
-    server: the address of a server to measure on the annotated documents.
+    server: a server to measure on the annotated documents: URL or URL#MODEL of its API, `/v1`
+        included; by default its first model.
     token_prices: its dollars for a million tokens, read and written.
     price_per_hour: the machine's, in dollars.
     rivals: further engines that `engines` may name.
@@ -131,7 +132,7 @@ def vocabulary_of(model: Any) -> int:
 
 def compare_engines(
     subject: Subject,
-    comparison: Comparison,
+    comparison: ComparisonSettings,
     tell: Callable[[str], None] = lambda _: None,
     grid: Sequence[Engine] = (),
 ) -> reports.Report:
@@ -144,15 +145,7 @@ def compare_engines(
     engines = build_engines(comparison.engines, model, comparison.options, comparison.rivals)
     outcomes = measure_engines(engines, work, rules, model.device, tell)
     swept = measure_engines(grid, work, rules, model.device, tell)
-    server = None
-    if comparison.server is not None:
-        server = ask_server(
-            comparison.server,
-            subject.examples,
-            subject.tokenizer,
-            concurrency=comparison.concurrency,
-            token_prices=comparison.token_prices,
-        )
+    server = None if comparison.server is None else ask_server(subject, comparison)
     names = ("engines", "concurrency", "price_per_hour")
     settings = {name: getattr(comparison, name) for name in names}
     price = comparison.price_per_hour
@@ -178,29 +171,21 @@ ABSENT = (
 )
 
 
-def ask_server(
-    address: str,
-    examples: Sequence[Example],
-    tokenizer: Any,
-    *,
-    concurrency: int = 32,
-    token_prices: tuple[float, float] | None = None,
-) -> dict[str, Any]:
+def ask_server(subject: Subject, comparison: ComparisonSettings) -> dict[str, Any]:
     """Asks a server for the output of every product, as any client does.
 
-    address: URL or URL#MODEL of the API, `/v1` included; by default the server's first model.
-    tokenizer: its chat template renders the prompts. A server without completions gets chats, which
-        its own template renders.
-    token_prices: dollars for a million tokens, read and written.
+    The tokenizer's chat template renders the prompts. A server without completions gets chats,
+    which its own template renders.
 
     Returns the figures of the report. agreement: the share of attributes with the annotated value,
     null included; tokens_read, tokens: counted by the server, None if it does not count.
 
     Raises BenchmarkError if the server cannot be reached, or its answers cannot be read.
     """
+    examples, token_prices = subject.examples, comparison.token_prices
     schemas = annotated_schemas(examples)
     try:
-        extractor = _connected(address, tokenizer, concurrency)
+        extractor = _connected(comparison, subject.tokenizer)
         warm_up = extractions_of(extractor, examples[:1], schemas)
         usage = extractor.model.client.usage
         usage.clear()
@@ -226,7 +211,7 @@ def ask_server(
         "url": extractor.model.client.url,
         "model": extractor.model.served.model,
         "products": len(examples),
-        "concurrency": concurrency,
+        "concurrency": comparison.concurrency,
         "seconds": seconds,
         "products_per_second": len(examples) / seconds,
         "agreement": sum(flags) / max(1, len(flags)),
@@ -236,9 +221,9 @@ def ask_server(
     }
 
 
-def _connected(address: str, tokenizer: Any, concurrency: int) -> Extractor:
-    url, _, model = address.partition("#")
-    settings: Any = {"model": model or None, "concurrency": concurrency}
+def _connected(comparison: ComparisonSettings, tokenizer: Any) -> Extractor:
+    url, _, model = (comparison.server or "").partition("#")
+    settings: Any = {"model": model or None, "concurrency": comparison.concurrency}
     try:
         return Extractor.from_server(
             url, tokenizer=tokenizer, decoding="autoregressive", **settings
