@@ -179,11 +179,6 @@ def run_of_predictions(
         predictions=predictions,
         confidences=[{} for _ in examples],
         scores=score_predictions(examples, predictions),
-        passes=None,
-        seconds=None,
-        finish_reasons={},
-        invalid_fields=0,
-        invalid_rows=0,
         failed_rows=sum(not row.attributes for row in rows),
         file=file,
     )

@@ -49,12 +49,12 @@ class EvaluationRun:
 
     predictions: attribute -> value or None, one mapping per example.
     confidences: attribute -> confidence of its prediction; None without one.
+    failed_rows: products without an instance.
     passes: the mean number of forward passes of a product; None if unknown.
     seconds: for all products; None for predictions of a file, which were not measured.
     finish_reasons: counts of fields by "stop", "eos" and "length".
     invalid_fields: counts fields whose value could not be used.
     invalid_rows: products with any error.
-    failed_rows: products without an instance.
     model: the model's name, if several models read the examples.
     dollars_per_hour: of the machine; None if unknown.
     shots: the most examples in a prompt; None if not set.
@@ -71,12 +71,12 @@ class EvaluationRun:
     predictions: Sequence[Mapping[str, Any]]
     confidences: Sequence[Mapping[str, float | None]]
     scores: Scores
-    passes: float | None
-    seconds: float | None
-    finish_reasons: Mapping[str, int]
-    invalid_fields: int
-    invalid_rows: int
     failed_rows: int
+    passes: float | None = None
+    seconds: float | None = None
+    finish_reasons: Mapping[str, int] = field(default_factory=dict)
+    invalid_fields: int = 0
+    invalid_rows: int = 0
     judged: tuple[Judged, ...] = ()
     model: str | None = None
     dollars_per_hour: float | None = None
