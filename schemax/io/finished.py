@@ -145,8 +145,8 @@ def read_run_record(output: str) -> RunRecord:
         raise InputError(f"cannot read {name}: {misfit_of(error)}") from error
 
 
-def finished_note(output: str, known: Mapping[str, Any]) -> str | None:
-    """A note for the user before a run replaces a finished table; None if there is no table.
+def finished_note(output: str, known: Mapping[str, Any]) -> tuple[str, str] | None:
+    """A finished table and what a run does to it, in words; None if there is no table.
 
     known: the settings that rows depend on, as far as they are known before a model is loaded.
     """
@@ -159,9 +159,9 @@ def finished_note(output: str, known: Mapping[str, Any]) -> str | None:
     rows = f"{counted(record.summary.rows, 'row')}, {record.summary.failed:,} failed"
     note = f"{output} is complete ({rows}, finished {record.finished})"
     if changes := fingerprint.differences(record.settings, known):
-        return f"{note} and was made otherwise: {'; '.join(changes)}; this run replaces it"
-    return (
-        f"{note}; this run computes all rows again and replaces it; to do the failed rows alone, "
+        return f"{note} and was made otherwise: {'; '.join(changes)}", "this run replaces it"
+    return note, (
+        "this run computes all rows again and replaces it; to do the failed rows alone, "
         f"schemax extract --retry-failed {output} (retry_failed=True)"
     )
 

@@ -224,11 +224,9 @@ class Job:
             earlier = EarlierTable(retry.output, "index")
             overwrite = overwrite or retry.is_over(checkpoint)
         goes_on = not overwrite and checkpoint.can_go_on(known)  # before a model is loaded
-        note = None
-        if retry is None and not goes_on:
-            note = finished_note(output, {**known, **layout})
+        note = None if retry or goes_on else finished_note(output, {**known, **layout})
         if note is not None and self.if_complete == "error":
-            raise InputError(f"{note.partition('; this run')[0]}; --if-complete error keeps it")
+            raise InputError(f"{note[0]}; --if-complete error keeps it")
         with self.backend(self.task) as engine:
             manifest = {**known, **engine.fingerprint}
             settings = {**manifest, **layout}
@@ -240,7 +238,7 @@ class Job:
                     )
                     return record.summary.unchanged()
             if note is not None and not overwrite and self.reuse != output:
-                self.on_finished(note)
+                self.on_finished("; ".join(note))
             seen = (manifest["decoding documents"], manifest["decoding slots"])
             independent = seen == ("isolated", "independent")
             keyed = independent and not manifest["decoding temperature"]

@@ -120,7 +120,7 @@ def find_served(
     try:
         listed = client.call("/models").get("data")
     except ServerError as error:
-        if "answered 404" not in str(error) or client.url.endswith("/v1"):
+        if error.status != 404 or client.url.endswith("/v1"):
             raise
         raise ServerError(f"{error}; perhaps the address is {client.url}/v1") from error
     entries = (
