@@ -167,45 +167,45 @@ def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
         yield from kinds
 
 
-def _broken(error: Exception, place: _Outer) -> SchemaError:
+def _broken(error: Exception, outer: _Outer) -> SchemaError:
     fields, reason = broken_at(error)
-    return SchemaError(place.root, ".".join((*place.path, *fields)) or None, reason)
+    return SchemaError(outer.root, ".".join((*outer.path, *fields)) or None, reason)
 
 
-def _refuse(error: SchemaError, place: _Outer) -> None:
-    if place.refused is None or len(place.refused) == MOST_REFUSALS:
+def _refuse(error: SchemaError, outer: _Outer) -> None:
+    if outer.refused is None or len(outer.refused) == MOST_REFUSALS:
         raise error from None
-    place.refused.append(error)
+    outer.refused.append(error)
 
 
-def _below(field_type: FieldType, place: _Outer) -> Iterator[Attribute]:
+def _below(field_type: FieldType, outer: _Outer) -> Iterator[Attribute]:
     """Yields the leaves of a nested class, or of a union of classes with the leaf for its kind."""
     if len(field_type.models) == 1:
-        return _leaves(field_type.models[0], place)
+        return _leaves(field_type.models[0], outer)
     discriminator = discriminator_of(field_type.models)
     kind = Attribute(
-        path=(*place.path, discriminator.name),
-        labels=(*place.labels, discriminator.label),
-        description=discriminator.description or place.description,
+        path=(*outer.path, discriminator.name),
+        labels=(*outer.labels, discriminator.label),
+        description=discriminator.description or outer.description,
         examples=(),
         kind="enum",
         choices=discriminator.choices,
         choice_values=discriminator.values,
         is_list=False,
-        nullable=place.nullable,
+        nullable=outer.nullable,
         required=True,
         k_max=None,
-        omittable=place.omittable,
+        omittable=outer.omittable,
         discriminated=discriminator.models,
-        after=place.after,
+        after=outer.after,
     )
     return with_discriminator(
-        kind, discriminator, {model: [*_leaves(model, place)] for model in discriminator.distinct}
+        kind, discriminator, {model: [*_leaves(model, outer)] for model in discriminator.distinct}
     )
 
 
-def _count(place: _Outer) -> None:
-    if next(place.count) > MOST_ATTRIBUTES:
+def _count(outer: _Outer) -> None:
+    if next(outer.count) > MOST_ATTRIBUTES:
         raise UnsupportedType(
             f"is one attribute too many: a schema has at most {MOST_ATTRIBUTES:,}, nested models "
             "and what is in them included; divide it"
@@ -215,7 +215,7 @@ def _count(place: _Outer) -> None:
 def _leaf(
     field: FieldInfo,
     field_type: FieldType,
-    place: _Outer,
+    outer: _Outer,
     two_phase: bool,
     unit: str | None = None,
     fields: tuple[Attribute, ...] = (),
@@ -224,25 +224,25 @@ def _leaf(
         raise UnsupportedType(
             "allows nothing but None; name the type of its value, such as str | None"
         )
-    _count(place)
-    misfits = misfits_of(place.models[-1], place.path[-1], field, field_type, unit, place.language)
-    depth = len(place.path)
+    _count(outer)
+    misfits = misfits_of(outer.models[-1], outer.path[-1], field, field_type, unit, outer.language)
+    depth = len(outer.path)
     in_unit = f"in {unit}" if unit else None
-    if place.description and in_unit:
-        in_unit = f"{place.description} ({in_unit})"
+    if outer.description and in_unit:
+        in_unit = f"{outer.description} ({in_unit})"
     return Attribute(
-        path=place.path,
-        labels=place.labels,
-        description=in_unit or place.description,
+        path=outer.path,
+        labels=outer.labels,
+        description=in_unit or outer.description,
         examples=tuple(text_of(x) for x in field.examples or () if x is not None),
         kind=field_type.kind or "model",
         choices=tuple(text for text, _ in field_type.choices),
         choice_values=tuple(value for _, value in field_type.choices),
         is_list=field_type.is_list,
-        nullable=place.nullable,
+        nullable=outer.nullable,
         required=field.is_required(),
-        k_max=place.k_max,
-        omittable=place.omittable,
+        k_max=outer.k_max,
+        omittable=outer.omittable,
         constraints=field_type.constraints,
         two_phase=two_phase,
         fields=tuple(
@@ -255,14 +255,14 @@ def _leaf(
             for leaf in fields
         ),
         unit=unit,
-        strict=place.strict or field_type.kind == "union",
-        extractive=place.extractive,
-        language=place.language,
+        strict=outer.strict or field_type.kind == "union",
+        extractive=outer.extractive,
+        language=outer.language,
         members=field_type.members,
         positions=field_type.positions,
         is_mapping=field_type.is_mapping,
         is_one_or_several=field_type.is_one_or_several,
-        after=place.after,
+        after=outer.after,
         misfits=tuple(misfits),
     )
 
@@ -296,9 +296,9 @@ def _fields_of(model: type[Any], outer: _Outer) -> dict[str, FieldInfo]:
         return {}
     for name, field in hidden.items():
         if field.is_required():
-            place = ".".join((*outer.path, name))
+            hidden_path = ".".join((*outer.path, name))
             reason = "is not asked for and required; give it a default"
-            _refuse(SchemaError(outer.root, place, reason), outer)
+            _refuse(SchemaError(outer.root, hidden_path, reason), outer)
     if not fields:
         reason = f"{model.__name__} has no fields; declare at least one attribute"
         _refuse(SchemaError(outer.root, dotted, reason), outer)

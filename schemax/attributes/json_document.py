@@ -19,7 +19,7 @@ from schemax.base.messages import clipped
 from schemax.errors import SchemaError
 
 Node = Mapping[str, Any]
-Place = tuple[str, ...]
+KeyPath = tuple[str, ...]
 
 _SETTINGS = ("category", "format", "template", "demonstrations")
 # Keywords of schemax and Pydantic, beside the standard's.
@@ -54,7 +54,7 @@ class SchemaDocument:
     name: the name of the document's class, for errors.
     literals, num_choices: the types of enums so far, and the number of their choices.
 
-    `place` is a path of property names from the root, for errors. Raises SchemaError for a document
+    `path` holds the property names from the root, for errors. Raises SchemaError for a document
     of too many parts.
     """
 
@@ -72,10 +72,8 @@ class SchemaDocument:
         if size > MOST_PARTS:
             raise self.error((), f"the document has more than {MOST_PARTS:,} parts")
         if (surrogate := lone_surrogate(root)) is not None:
-            place, text = surrogate
-            reason = (
-                f"{clipped(place)}: {clipped(text)} has half a surrogate pair, which is no text"
-            )
+            path, text = surrogate
+            reason = f"{clipped(path)}: {clipped(text)} has half a surrogate pair, which is no text"
             raise self.error((), reason)
         self._states = self.num_choices = 0
         self.literals: dict[tuple[int, str], Any] = {}
@@ -83,26 +81,26 @@ class SchemaDocument:
         self.resource = Resource.from_contents(root, default_specification=DRAFT202012)
         self._resolver = Registry().with_resource(self.uri, self.resource).resolver(self.uri)
 
-    def target(self, ref: Any, place: Place) -> Node:
+    def target(self, ref: Any, path: KeyPath) -> Node:
         """The node that a local reference points to."""
         from referencing.exceptions import NoSuchAnchor, PointerToNowhere, Unresolvable
 
         shown = clipped(repr(ref))
         outside = f"$ref {shown} points outside the document; copy the definition into $defs"
         if not isinstance(ref, str):
-            raise self.error(place, outside)
+            raise self.error(path, outside)
         try:
             node: Any = self._resolver.lookup(ref).contents
         except (NoSuchAnchor, PointerToNowhere):
             node = None
         except (Unresolvable, ValueError, AttributeError, TypeError):
             # The resolver searches all parts for names, and some parts may not be schemas.
-            raise self.error(place, outside) from None
+            raise self.error(path, outside) from None
         if not isinstance(node, Mapping):
-            raise self.error(place, f"$ref {shown} points to nothing in the document")
+            raise self.error(path, f"$ref {shown} points to nothing in the document")
         return node
 
-    def pattern(self, pattern: Any, place: Place) -> Pattern:
+    def pattern(self, pattern: Any, path: KeyPath) -> Pattern:
         """A pattern for values. Raises SchemaError, also for too many patterns."""
         try:
             if not isinstance(pattern, str):
@@ -113,12 +111,12 @@ class SchemaDocument:
                 raise ValueError(f"all together have more than {MOST_STATES:,} characters")
         except ValueError as error:
             shown = clipped(repr(pattern))
-            raise self.error(place, f"pattern {shown} cannot be used: {error}") from error
+            raise self.error(path, f"pattern {shown} cannot be used: {error}") from error
         return compiled
 
-    def too_deep(self, place: Place) -> SchemaError:
+    def too_deep(self, path: KeyPath) -> SchemaError:
         """The error to raise for nesting that is too deep."""
-        shown = (*place[:3], "...") if place else ()  # enough to find the place
+        shown = (*path[:3], "...") if path else ()  # enough to find it
         return self.error(shown, f"is nested more than {MOST_LEVELS} levels deep; flatten it")
 
     def settings(self, node: Node) -> dict[str, Any]:
@@ -133,33 +131,33 @@ class SchemaDocument:
 
     def _demonstrations(self, rows: Any) -> list[tuple[str, dict[str, Any]]]:
         rows = rows if isinstance(rows, list) else [rows]
-        for place, row in enumerate(rows):
+        for number, row in enumerate(rows):
             text, attributes = (
                 (row.get("text"), row.get("attributes")) if isinstance(row, Mapping) else (None, 0)
             )
             if not isinstance(text, str) or not isinstance(attributes, Mapping):
                 raise self.error(
-                    (), f'demonstrations[{place}] must be {{"text": text, "attributes": object}}'
+                    (), f'demonstrations[{number}] must be {{"text": text, "attributes": object}}'
                 )
         return [(row["text"], nested(row["attributes"])) for row in rows]
 
-    def check(self, node: Node, place: Place) -> None:
+    def check(self, node: Node, path: KeyPath) -> None:
         """Raises SchemaError for keywords that are misspelt, or that no declaration holds."""
         word = next((word for word in _UNSUPPORTED if word in node), None)
         if word is not None:
-            raise self.error(place, f"{word!r} is not supported; describe the values without it")
+            raise self.error(path, f"{word!r} is not supported; describe the values without it")
         for word in node:
             if word not in _words() and (meant := _meant(word)):
                 raise self.error(
-                    place, f"unknown keyword {clipped(repr(word))}; did you mean {meant!r}?"
+                    path, f"unknown keyword {clipped(repr(word))}; did you mean {meant!r}?"
                 )
         parts = node.get("allOf", [])
         if not isinstance(parts, list) or not all(isinstance(part, Mapping) for part in parts):
-            raise self.error(place, "allOf must be a list of schemas")
+            raise self.error(path, "allOf must be a list of schemas")
 
-    def error(self, place: Place, reason: str) -> SchemaError:
-        """The error to raise for a fault at a place."""
-        return SchemaError(self.name, ".".join(place) or None, reason)
+    def error(self, path: KeyPath, reason: str) -> SchemaError:
+        """The error to raise for a fault at a path."""
+        return SchemaError(self.name, ".".join(path) or None, reason)
 
 
 def parse(document: Mapping[str, Any] | str, name: str | None) -> Node:
@@ -324,20 +322,20 @@ def _is_field_name(name: str, base: type[BaseModel]) -> bool:
 
 
 def lone_surrogate(root: Any) -> tuple[str, str] | None:
-    """The place of the first text that UTF-8 cannot encode, and the escaped text; or None.
+    """The path of the first text that UTF-8 cannot encode, and the escaped text; or None.
 
     `"\\ud800"` is JSON, but half a surrogate pair is no character.
     """
     parts: list[tuple[str, Any]] = [("#", root)]
     while parts:
-        place, part = parts.pop()
+        path, part = parts.pop()
         if isinstance(part, Mapping):
-            parts += ((place, key) for key in part)
-            parts += ((f"{place}/{_escaped(str(key))}", value) for key, value in part.items())
+            parts += ((path, key) for key in part)
+            parts += ((f"{path}/{_escaped(str(key))}", value) for key, value in part.items())
         elif isinstance(part, (list, tuple)):
-            parts += ((f"{place}/{number}", value) for number, value in enumerate(part))
+            parts += ((f"{path}/{number}", value) for number, value in enumerate(part))
         elif isinstance(part, str) and not part.isascii() and part != (shown := _escaped(part)):
-            return place, shown
+            return path, shown
     return None
 
 

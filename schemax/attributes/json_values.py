@@ -11,7 +11,7 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_core import SchemaError as CoreSchemaError
 
 from schemax.attributes.field_type import MOST_CHOICES
-from schemax.attributes.json_document import Node, Place, SchemaDocument
+from schemax.attributes.json_document import KeyPath, Node, SchemaDocument
 from schemax.attributes.settings import TextFormat
 from schemax.base.messages import clipped
 
@@ -38,14 +38,14 @@ DECLARED_FORMATS = {"date": date, "date-time": datetime, "duration": timedelta}
 CONSTRAINTS = (*NUMERIC, *_TEXTUAL, *LENGTHS, "uniqueItems", "format", "items")
 
 
-def text_type(document: SchemaDocument, node: Node, place: Place) -> Any:
+def text_type(document: SchemaDocument, node: Node, path: KeyPath) -> Any:
     form = node.get("format")
     if form is not None and not isinstance(form, str):
-        raise document.error(place, "format must be text")
+        raise document.error(path, "format must be text")
     if form in DECLARED_FORMATS:
         return DECLARED_FORMATS[form]
     # Other formats stay texts: a URL of Pydantic, say, would rewrite the document's text.
-    text = constrained(document, str, node, _TEXTUAL, place)
+    text = constrained(document, str, node, _TEXTUAL, path)
     return Annotated[text, TextFormat(form)] if form else text
 
 
@@ -54,19 +54,19 @@ def constrained(
     annotation: Any,
     node: Node,
     words: Mapping[str, str],
-    place: Place,
+    path: KeyPath,
 ) -> Any:
     names = {key: word for key, word in words.items() if key != "pattern"}
     options = {names[key]: node[key] for key in names if key in node}
     # Patterns follow lengths, which apply to the text itself.
     patterns: list[Any] = []
     if "pattern" in words and "pattern" in node:
-        patterns.append(document.pattern(node["pattern"], place))
+        patterns.append(document.pattern(node["pattern"], path))
     if not options:
         return Annotated[annotation, *patterns] if patterns else annotation
     flag = next((key for key in words if isinstance(node.get(key), bool)), None)
     if flag is not None:
-        raise document.error(place, f"{flag} must be a number, as in current JSON Schema drafts")
+        raise document.error(path, f"{flag} must be a number, as in current JSON Schema drafts")
     result: Any = Annotated[annotation, Field(**options), *patterns]
     try:
         TypeAdapter(result)
@@ -75,11 +75,11 @@ def constrained(
     except (PydanticUserError, CoreSchemaError, TypeError) as error:
         shown = ", ".join(f"{key} {node[key]!r}" for key in names if key in node)
         reason = f"Pydantic does not accept {clipped(shown)}: {error}"
-        raise document.error(place, reason) from error
+        raise document.error(path, reason) from error
     return result
 
 
-def enum_type(document: SchemaDocument, node: Node, place: Place) -> Any:
+def enum_type(document: SchemaDocument, node: Node, path: KeyPath) -> Any:
     """The type of an enum; references to an enum share its type.
 
     Raises SchemaError for a choice that is no text or number, and for too many choices: those of an
@@ -87,28 +87,28 @@ def enum_type(document: SchemaDocument, node: Node, place: Place) -> Any:
     """
     values, kind = node["enum"], node.get("type")
     if not isinstance(values, list) or not values:
-        raise document.error(place, "enum must be a list of values")
+        raise document.error(path, "enum must be a list of values")
     # The document keeps the list alive, and so its identity.
     key = id(values), str(kind)
     if key not in document.literals and values != [None]:
         fitting = [value for value in values if _has_type(value, kind)]
         if not fitting:
-            raise document.error(place, f"no value of its enum has the type {kind!r}")
-        document.literals[key] = literal_of(document, fitting, place)
+            raise document.error(path, f"no value of its enum has the type {kind!r}")
+        document.literals[key] = literal_of(document, fitting, path)
     document.num_choices += len(values)
     if document.num_choices > _MOST_TOGETHER:
         reason = f"all choices of the document together are more than {_MOST_TOGETHER:,}"
-        raise document.error(place, f"{reason}; declare some as texts")
+        raise document.error(path, f"{reason}; declare some as texts")
     return document.literals.get(key)
 
 
-def literal_of(document: SchemaDocument, values: list[Any], place: Place) -> Any:
+def literal_of(document: SchemaDocument, values: list[Any], path: KeyPath) -> Any:
     if len(values) > MOST_CHOICES:
         reason = f"has {len(values):,} choices; at most {MOST_CHOICES:,} are supported"
-        raise document.error(place, reason)
+        raise document.error(path, reason)
     for value in values:
         if not isinstance(value, (str, int, float, type(None))):
-            raise document.error(place, f"choice {value!r} is neither text nor a number")
+            raise document.error(path, f"choice {value!r} is neither text nor a number")
     literal: Any = Literal
     return literal[tuple(values)]
 
@@ -122,7 +122,7 @@ def _has_type(value: Any, kind: Any) -> bool:
     return not isinstance(kind, str) or type(value) in _TYPES.get(kind, (type(value),))
 
 
-def default_of(document: SchemaDocument, annotation: Any, default: Any, place: Place) -> Any:
+def default_of(document: SchemaDocument, annotation: Any, default: Any, path: KeyPath) -> Any:
     if default is None:
         return None
     try:
@@ -131,7 +131,7 @@ def default_of(document: SchemaDocument, annotation: Any, default: Any, place: P
         return default
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
-        raise document.error(place, f"default {default!r} does not fit: {reason}") from error
+        raise document.error(path, f"default {default!r} does not fit: {reason}") from error
 
 
 def container_of(annotation: Any) -> type[list[Any]] | type[dict[Any, Any]] | None:
