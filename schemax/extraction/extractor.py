@@ -203,15 +203,19 @@ class Extractor(AbstractContextManager["Extractor"]):
 
         prompt = None if prompt is None else read_prompt_file(prompt)
         settings: Any = {"format": format, "template": template, "decoding": decoding}
-        place: Any = {"model": model, "tokenizer": tokenizer, "api_key": api_key, "kind": kind}
-        place |= {"concurrency": concurrency, "timeout": timeout, "probabilities": probabilities}
-        served = connect(url, **place)
+        connection: Any = {"model": model, "tokenizer": tokenizer, "api_key": api_key, "kind": kind}
+        connection |= {
+            "concurrency": concurrency,
+            "timeout": timeout,
+            "probabilities": probabilities,
+        }
+        served = connect(url, **connection)
         usual = served.trained.decoding
         if usual is not None and usual.constrain == "document":
             usual = replace(usual, constrain="types")  # no server can hold texts to a document
         if usual is None or served.model.refusal(usual):
             usual = resolve_decoding(served.model.usual_decoding)
-        again = partial(cls.from_server, url, **place)
+        again = partial(cls.from_server, url, **connection)
         return cls._of(served, usual, prompt, settings, again, served.tokenizer.eos_ids)
 
     @classmethod

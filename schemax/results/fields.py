@@ -92,9 +92,9 @@ def field_tree_of(schema: Any) -> FieldTree:
 @lru_cache(maxsize=128)
 def _field_tree_of(schema: Any) -> FieldTree:
     # Keyed by the class alone: attributes hold Enum members, which need not be hashable.
-    place = _Place(*_numbered(compile_attributes(schema)))
+    outer = _Outer(*_numbered(compile_attributes(schema)))
     is_root = issubclass(schema, RootModel)
-    root = _nested(root_type(schema), place) if is_root else _group(schema, place)
+    root = _nested(root_type(schema), outer) if is_root else _group(schema, outer)
     return FieldTree(
         root=root,
         leaves={leaf.attribute.path: leaf for leaf in root.leaves},
@@ -116,8 +116,8 @@ def part_of(schema: Any, name: str) -> type[BaseModel]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """The place of a nested model. models: the enclosing models.
+class _Outer:
+    """What stands around a nested model. models: the enclosing models.
 
     numbered: attributes with their numbers, by path.
     begun: all prefixes of the paths.
@@ -139,32 +139,32 @@ def _numbered(
     return dict(zip(paths, enumerate(attributes), strict=True)), begun
 
 
-def _group(model: type[Any], place: _Place, discriminator: Discriminator | None = None) -> Group:
+def _group(model: type[Any], outer: _Outer, discriminator: Discriminator | None = None) -> Group:
     """Makes the group of a model. discriminator: of the union that has the model as a member."""
-    around = (*place.models, model)
+    around = (*outer.models, model)
     children: dict[str, Leaf | Group] = {}
     leaves: list[Leaf] = []
     for name, info in asked_fields(model).items():
-        max_depth = max_depth_of(info) or place.max_depth
+        max_depth = max_depth_of(info) or outer.max_depth
         if (field_type := asked_type(info, around, max_depth)) is None:
             continue
         inner = [] if info.is_required() else [Fallback.OMIT]
         inner += [Fallback.NONE] if field_type.nullable else []
-        path = (*place.path, name)
+        path = (*outer.path, name)
         if discriminator is not None and is_bare(model):
-            path = (*place.path, MemberName(discriminator.text_of(model)))
-        elif discriminator is not None and path not in place.begun:
-            path = (*place.path, MemberName(discriminator.text_of(model)), name)
-        below = _Place(place.numbered, place.begun, path, tuple(inner), around, max_depth)
+            path = (*outer.path, MemberName(discriminator.text_of(model)))
+        elif discriminator is not None and path not in outer.begun:
+            path = (*outer.path, MemberName(discriminator.text_of(model)), name)
+        below = _Outer(outer.numbered, outer.begun, path, tuple(inner), around, max_depth)
         if field_type.models and not field_type.is_list:
             child = _nested(field_type, below)
             leaves += child.leaves
             children[name] = child
             continue
-        leaf = _leaf(*place.numbered[path], info, below.fallbacks)
+        leaf = _leaf(*outer.numbered[path], info, below.fallbacks)
         if field_type.models:
             inside = _numbered(leaf.attribute.fields)
-            item = _Place(*inside, (), (Fallback.OMIT,), around, max_depth)
+            item = _Outer(*inside, (), (Fallback.OMIT,), around, max_depth)
             inner_group = _nested(field_type, item)
             if field_type.is_one_or_several and not inner_group.branches:
                 inner_group = replace(inner_group, model=field_type.models[0])
@@ -172,22 +172,22 @@ def _group(model: type[Any], place: _Place, discriminator: Discriminator | None 
         children[name] = leaf
         leaves.append(leaf)
     return Group(
-        place.path,
+        outer.path,
         children,
         tuple(leaves),
-        place.fallbacks,
+        outer.fallbacks,
         model=model if discriminator else None,
         is_bare=is_bare(model),
     )
 
 
-def _nested(field_type: FieldType, place: _Place) -> Group:
+def _nested(field_type: FieldType, outer: _Outer) -> Group:
     if len(field_type.models) == 1:
-        return _group(field_type.models[0], place)
+        return _group(field_type.models[0], outer)
     discriminator = discriminator_of(field_type.models)
-    number, attribute = place.numbered[*place.path, discriminator.name]
+    number, attribute = outer.numbered[*outer.path, discriminator.name]
     kind = _leaf(number, attribute, None, ())
-    branches = {model: _group(model, place, discriminator) for model in discriminator.distinct}
+    branches = {model: _group(model, outer, discriminator) for model in discriminator.distinct}
     for model, group in branches.items():
         if not discriminator.is_field or group.is_bare:
             # The leaf of the kind counts among the model's leaves, though it is none of its fields.
@@ -195,10 +195,10 @@ def _nested(field_type: FieldType, place: _Place) -> Group:
     leaves = {leaf.index: leaf for group in branches.values() for leaf in group.leaves}
     leaves[number] = kind
     return Group(
-        path=place.path,
+        path=outer.path,
         children={discriminator.name: kind},
         leaves=tuple(leaves[index] for index in sorted(leaves)),
-        fallbacks=place.fallbacks,
+        fallbacks=outer.fallbacks,
         kind=kind,
         branches=tuple(branches[model] for model in discriminator.models),
     )

@@ -167,10 +167,10 @@ def discovered(
     if not kept:
         tried = some_of(candidate.title for candidate in named)
         raise _nothing(where, f"the samples state none of the names that were found ({tried})")
-    properties = {_property(named[place].title): place for place in kept}
+    properties = {_property(named[index].title): index for index in kept}
     types = {
-        name: declared(named[place].title, list(values[place].values()))
-        for name, place in properties.items()
+        name: declared(named[index].title, list(values[index].values()))
+        for name, index in properties.items()
     }
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -184,15 +184,15 @@ def discovered(
     attributes = tuple(
         FoundAttribute(
             name,
-            named[place].title,
+            named[index].title,
             types[name][0],
             types[name][1].get("unit"),
-            named[place].lists,
-            len(named[place].documents),
+            named[index].lists,
+            len(named[index].documents),
             stated[at] / len(texts),
-            tuple(dict.fromkeys(values[place].values()))[:5],
+            tuple(dict.fromkeys(values[index].values()))[:5],
         )
-        for at, (name, place) in enumerate(properties.items())
+        for at, (name, index) in enumerate(properties.items())
     )
     doubt = _doubt(attributes, len(lists), max_attributes)
     return Discovery(schema, document, len(texts), len(lists), attributes, left_out, doubt)
@@ -203,17 +203,17 @@ def _drawn(documents: Iterator[Document], samples: int) -> list[Document]:
     chosen: list[tuple[int, Document]] = []
     random_number = random.Random(0)
     problem, read = "there are none", 0
-    for place, document in enumerate(documents):
-        if place == _MOST_READ:
+    for index, document in enumerate(documents):
+        if index == _MOST_READ:
             break
         if document.text is None:
             problem = document.problem or problem
             continue
         read += 1
         if len(chosen) < samples:
-            chosen.append((place, document))
+            chosen.append((index, document))
         elif (at := random_number.randrange(read)) < samples:
-            chosen[at] = place, document
+            chosen[at] = index, document
     if not chosen:
         raise InputError(f"no document can be read to discover attributes in: {problem}")
     return [document for _, document in sorted(chosen, key=lambda pair: pair[0])]
@@ -262,18 +262,18 @@ def _values(
 ) -> list[dict[int, str]]:
     """Returns document -> stated value for every candidate, from lines or as the model reads it."""
     fields = {
-        f"a{place}": (str | None, Field(default=None, title=candidate.title))
-        for place, candidate in enumerate(named)
+        f"a{index}": (str | None, Field(default=None, title=candidate.title))
+        for index, candidate in enumerate(named)
     }
     wanted = _schema(category, fields)
     values = [dict(candidate.documents) for candidate in named]
     for item in extractor.stream(texts, wanted):
-        for place in range(len(named) if item.value is not None else 0):
-            result = item.fields[f"a{place}"]
+        for index in range(len(named) if item.value is not None else 0):
+            result = item.fields[f"a{index}"]
             value = result.value
             # A value that is absent from the document is a hallucination.
             if value and (result.grounded or value.casefold() in WORDS):
-                values[place].setdefault(item.index, value)
+                values[index].setdefault(item.index, value)
     return values
 
 
@@ -283,8 +283,8 @@ def _kept(
     """Returns the places of the names that become attributes; name -> reason for other names."""
     kept: list[int] = []
     left_out: dict[str, str] = {}
-    for place, candidate in enumerate(named):
-        stated = values[place]
+    for index, candidate in enumerate(named):
+        stated = values[index]
         twin = next((earlier for earlier in kept if _are_same(values[earlier], stated)), None)
         if len(stated) < max(1.0, _LEAST_STATED * samples):
             left_out[candidate.title] = f"{len(stated)} of {samples} samples state it"
@@ -293,13 +293,13 @@ def _kept(
         elif len(kept) == most:
             left_out[candidate.title] = f"{most} names are more frequent"
         else:
-            kept.append(place)
+            kept.append(index)
     return kept, left_out
 
 
 def _are_same(first: Mapping[int, str], second: Mapping[int, str]) -> bool:
     return len(second) >= _SAME and all(
-        first.get(place) == value for place, value in second.items()
+        first.get(index) == value for index, value in second.items()
     )
 
 
@@ -372,7 +372,7 @@ class AttributeName:
 
     spellings: counts.
     lists: the number of the model's lists with the name.
-    documents: place of a document with a line `name: value` -> value.
+    documents: index of a document with a line `name: value` -> value.
     """
 
     spellings: Counter[str] = field(default_factory=Counter)
@@ -405,7 +405,7 @@ def candidates(lists: Iterable[Sequence[str]], texts: Sequence[str]) -> list[Att
         if key in by_key or len(stated) > 1:  # a single line is not enough
             candidate = by_key.setdefault(key, AttributeName())
             candidate.spellings.update(name for name, _ in stated.values())
-            candidate.documents = {place: value for place, (_, value) in stated.items()}
+            candidate.documents = {index: value for index, (_, value) in stated.items()}
     shares = {
         id(item): item.lists / max(1, total) + len(item.documents) / max(1, len(texts))
         for item in by_key.values()
@@ -416,11 +416,11 @@ def candidates(lists: Iterable[Sequence[str]], texts: Sequence[str]) -> list[Att
 def _stated_in_lines(texts: Sequence[str]) -> dict[tuple[str, ...], dict[int, tuple[str, str]]]:
     """Returns key of a name -> document -> (name, value), from lines `name: value`."""
     lines: dict[tuple[str, ...], dict[int, tuple[str, str]]] = {}
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         for part in re.split(r"[\n|]", text):
             match = _LINE.fullmatch(part.rstrip())
             if match and (key := _key(match[1])) is not None:
-                lines.setdefault(key, {}).setdefault(place, (_plain(match[1]), match[2]))
+                lines.setdefault(key, {}).setdefault(index, (_plain(match[1]), match[2]))
     return lines
 
 

@@ -53,7 +53,7 @@ def examples_by_model(
         examples=examples,
     )
     names = row_ids(annotated)
-    by_place: dict[int, TrainingExample] = {}
+    by_index: dict[int, TrainingExample] = {}
     for item in track(stream, total=len(records)):
         attributes = compile_attributes(schemas[annotated[item.index].category])
         bad = _lists(item.errors)
@@ -65,11 +65,11 @@ def examples_by_model(
             for attribute, slot in zip(attributes, item.slots, strict=False)
         }
         if written:
-            place = item.index
-            by_place[place] = _example(
-                names[place], annotated[place], written, bad, schemas, output
+            index = item.index
+            by_index[index] = _example(
+                names[index], annotated[index], written, bad, schemas, output
             )
-    return [by_place[place] for place in sorted(by_place)]
+    return [by_index[index] for index in sorted(by_index)]
 
 
 def _lists(errors: Iterable[FieldError]) -> set[str]:
@@ -118,13 +118,13 @@ def examples_by_predictions(
 ) -> list[TrainingExample]:
     """Returns training examples from a file of rows written by `schemax extract`.
 
-    A row belongs to the product with its id, else to the product at its index or place in the file.
+    A row belongs to the product with its id, else to the product at its `index` or line.
     Products without a row, and failed rows, are left out.
 
     Raises InputError, naming the line, for rows that cannot be read or belong to no product.
     """
     names = row_ids(annotated)
-    by_id = {example.id: place for place, example in enumerate(annotated) if example.id is not None}
+    by_id = {example.id: index for index, example in enumerate(annotated) if example.id is not None}
     examples: dict[int, TrainingExample] = {}
     with path.open("rb") as handle:
         for number, row in enumerate(read_records(bounded_lines(handle)), 1):
@@ -133,24 +133,24 @@ def examples_by_predictions(
                 raise InputError(f"{path}, {row}")
             if isinstance(row, str) or not isinstance(row.get("attributes", 0), dict | None):
                 raise InputError(f"{where}: not a prediction: attributes must be an object")
-            place = _place(row, number - 1, by_id, len(annotated))
-            if place is None:
+            index = _index_of(row, number - 1, by_id, len(annotated))
+            if index is None:
                 raise InputError(f"{where}: no document to train on has the id {row.get('id')!r}")
             if row["attributes"] is None:
                 continue
             errors = (e for e in row.get("errors") or [] if isinstance(e, dict))
             bad = _lists(FieldError(e.get("field"), "") for e in errors)
-            schema = schemas.get(annotated[place].category)
+            schema = schemas.get(annotated[index].category)
             try:
                 values = _values(row["attributes"], schema, output)
-                examples[place] = _example(
-                    names[place], annotated[place], values, bad, schemas, output
+                examples[index] = _example(
+                    names[index], annotated[index], values, bad, schemas, output
                 )
             except (ValueError, InputError) as error:
                 raise InputError(f"{where}: {error}") from error
     if not examples:
         raise InputError(f"{path} contains no predictions")
-    return [examples[place] for place in sorted(examples)]
+    return [examples[index] for index in sorted(examples)]
 
 
 def _values(
@@ -172,11 +172,13 @@ def _values(
     }
 
 
-def _place(row: Mapping[str, Any], number: int, by_id: Mapping[str, int], count: int) -> int | None:
+def _index_of(
+    row: Mapping[str, Any], number: int, by_id: Mapping[str, int], count: int
+) -> int | None:
     if row.get("id") is not None and by_id:
         return by_id.get(str(row["id"]))
-    place = row.get("index", number)
-    return place if isinstance(place, int) and 0 <= place < count else None
+    index = row.get("index", number)
+    return index if isinstance(index, int) and 0 <= index < count else None
 
 
 LabelSource = Literal["gold", "teacher", "self"]

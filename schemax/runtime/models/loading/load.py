@@ -85,7 +85,7 @@ def load(
     """
     _check_options(device, device_map, quantization)
     guard_hub_kernels()
-    place = pick_device(device) if device_map is None else _first_choice(device_map)
+    target = pick_device(device) if device_map is None else _first_choice(device_map)
     files = find_files(str(name), None if adapter is None else str(adapter), revision)
     config = load_config(files)
     # Before the weights: a broken file must not cost the time to load these.
@@ -94,15 +94,15 @@ def load(
     model = _weights(
         files,
         config,
-        place,
-        dtype=_pick_dtype(dtype, place, config, trained),
+        target,
+        dtype=_pick_dtype(dtype, target, config, trained),
         device_map=device_map,
         quantization=quantization,
         attn_implementation=attn_implementation,
     )
     if files.adapter is not None:
         model = put_adapter(model, files.adapter)
-    if model.dtype == torch.float32 and place.type == "cpu" and not (device_map or quantization):
+    if model.dtype == torch.float32 and target.type == "cpu" and not (device_map or quantization):
         is_narrow = trained.dtype is not None or files.gguf is not None
         pack(model, may_round=dtype == "auto" and is_narrow)
     if compile:
@@ -120,11 +120,11 @@ def pick_device(device: str | int | torch.device) -> torch.device:
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
-        place = torch.device(device)
-        torch.empty(0, device=place)
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError) as error:
         raise ModelError(f"device {str(device)!r} cannot be used: {brief(error)}") from error
-    return place
+    return chosen
 
 
 def named_eos_ids(model: Any, tokenizer: Any) -> list[Any]:
@@ -258,7 +258,7 @@ def _calibration(files: ModelFiles) -> Calibration | None:
 def _weights(
     files: ModelFiles,
     config: Any,
-    place: torch.device,
+    device: torch.device,
     *,
     dtype: torch.dtype,
     device_map: DeviceMap | None,
@@ -277,14 +277,14 @@ def _weights(
         )
     if files.gguf is not None and quantization is not None:
         raise ModelError(f"{name} is stored quantized already; leave `quantization` out")
-    options = placement(name, config, place, dtype, device_map, quantization)
+    options = placement(name, config, device, dtype, device_map, quantization)
     attention = attn_implementation or _pick_attention(config)
     with refusing(name), _no_bars():
         if files.gguf is not None:
             more = {"attn_implementation": attention, **options}
             model, report = gguf_weights(files.gguf, config, dtype, **more)
             _check_loaded(name, model, report)
-            return model if options else model.to(place)
+            return model if options else model.to(device)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             config=config,
@@ -302,7 +302,7 @@ def _weights(
         model, report = loaded
         _check_loaded(name, model, report)
         # With options the model is in place already; quantized weights could not be moved.
-        return model if options else model.to(place)
+        return model if options else model.to(device)
 
 
 @contextmanager

@@ -81,7 +81,7 @@ DeviceMap = str | int | torch.device | Mapping[str, Any]
 def placement(
     name: str,
     config: Any,
-    place: torch.device,
+    device: torch.device,
     dtype: torch.dtype,
     device_map: DeviceMap | None,
     quantization: Quantization | None,
@@ -98,37 +98,37 @@ def placement(
         raise ModelError(f"{name} is stored quantized already; leave `quantization` out")
     options: dict[str, Any] = {}
     if quantization:
-        options["quantization_config"] = _quantizer(name, quantization, place, dtype)
+        options["quantization_config"] = _quantizer(name, quantization, device, dtype)
     if device_map is not None:
         need("accelerate", name, "a device_map", "accelerate")
         options["device_map"] = device_map
-    elif stored or (quantization and place.type != "cpu"):
+    elif stored or (quantization and device.type != "cpu"):
         need("accelerate", name, "a quantized model", "accelerate")
-        options["device_map"] = {"": _number(place)}
+        options["device_map"] = {"": _number(device)}
     return options
 
 
-def _number(place: torch.device) -> int | str:
+def _number(device: torch.device) -> int | str:
     """A device as device maps name it: CUDA devices by number."""
-    if place.type != "cuda":
-        return str(place)
-    return torch.cuda.current_device() if place.index is None else place.index
+    if device.type != "cuda":
+        return str(device)
+    return torch.cuda.current_device() if device.index is None else device.index
 
 
 def _quantizer(
-    name: str, quantization: Quantization, place: torch.device, dtype: torch.dtype
+    name: str, quantization: Quantization, device: torch.device, dtype: torch.dtype
 ) -> BitsAndBytesConfig | TorchAoConfig:
     """The quantization config. Raises ModelError if the device or a package is missing."""
-    if quantization == "int8" and place.type in ("cpu", "cuda"):
+    if quantization == "int8" and device.type in ("cpu", "cuda"):
         # Not LLM.int8: its outliers, and so a prompt's results, depend on the whole batch.
         need("torchao", name, "int8", "'.[int8]' in a checkout of schemax")
         with refusing(name):
             return TorchAoConfig(import_module("torchao.quantization").Int8WeightOnlyConfig())
-    if place.type != "cuda":
+    if device.type != "cuda":
         remedy = 'or take "int8", which runs on a CPU' if quantization == "nf4" else "or on a CPU"
         raise ModelError(
             f"{name}: {quantization} needs a CUDA device, and the model was to run on "
-            f"{str(place)!r}; load it without `quantization`, {remedy}"
+            f"{str(device)!r}; load it without `quantization`, {remedy}"
         )
     need("bitsandbytes", name, "nf4", "'.[bitsandbytes]' in a checkout of schemax")
     with refusing(name):
