@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+import torch
 from conftest import slow_but
 from extractive import copied_of
 from oracle import oracle_outputs
@@ -19,11 +20,19 @@ from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.extraction import pipeline
 from schemax.runtime.engine import stream as stream_module
-from schemax.runtime.engine.decode import Model, Placed, Windows, decode, outputs, passes
+from schemax.runtime.engine.decode import (
+    Model,
+    Placed,
+    Windows,
+    checked,
+    decode,
+    outputs,
+    passes,
+)
 from schemax.runtime.engine.limits import Limits
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.slots.outputs import DocumentOutput
-from schemax.runtime.slots.requests import Request
+from schemax.runtime.slots.outputs import DocumentOutput, Progress, Watcher
+from schemax.runtime.slots.requests import Request, new_request
 from schemax.tokens import PromptIds, SlotOutput, StopTable, child_number
 
 Outputs = list[tuple[SlotOutput, ...]]
@@ -59,6 +68,31 @@ def run(
     if in_flight is not None:
         config = replace(config, batch_size=in_flight)
     return decode(model, compiled.encode(texts), compiled.stop, config)
+
+
+def watched(
+    model: Model, compiled: CompiledSchema, texts: Sequence[str]
+) -> tuple[Outputs, dict[tuple[int, int], Tensor]]:
+    """The slots of every prompt, and (V,) log-probabilities by which each token was chosen, without
+    its grammar, by the slot's number among all slots and by step; none for forced tokens."""
+    config = compiled.decoding
+    requests: list[Request] = []
+    seen: dict[tuple[int, int], Tensor] = {}
+    for place, prompt in enumerate(compiled.encode(texts)):
+        request = checked(model, new_request(prompt, compiled.stop, config, place), config)
+        assert isinstance(request, Request)
+        first = sum(earlier.num_slots for earlier in requests)
+
+        def tell(progress: Progress, first: int = first) -> None:
+            for step in progress.steps:
+                ids, shares = map(torch.tensor, zip(*step.rivals, strict=True))
+                logprobs = torch.empty(model.vocab_size).index_put((ids,), shares.log())
+                seen[first + step.place.number, step.start] = logprobs
+
+        request.watcher = Watcher(tell, model.vocab_size)
+        requests.append(request)
+    slots = dict(item for done in passes(model, iter(requests), config) for item in done)
+    return [slots[request] for request in requests], seen
 
 
 def expected(

@@ -25,7 +25,7 @@ from constrained import (
     strictly,
     walk,
 )
-from decoding import assert_right, expected, follow_branches
+from decoding import assert_right, expected, follow_branches, watched
 from grammar_walks import FORMATS, in_each_format
 from llguidance import LLParserLimits
 from transformers import PreTrainedTokenizerFast
@@ -34,7 +34,6 @@ from schemax import AttrSchema, Extraction, Extractor, attr
 from schemax.compiler import CompiledSchema, TextCodec, as_codec, automata, compile_schema
 from schemax.config import DecodingConfig
 from schemax.evaluation.diagnosis.agreement import oracle_logits
-from schemax.runtime.engine.decode import decode
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
 
@@ -178,22 +177,17 @@ def test_what_is_forced_takes_no_passes(
     config = {"max_retries": 0}
     compiled = compiled_for(Forced, codec, config=config)
     prompts = compiled.encode(TITLES)
-    trace: dict[tuple[int, int], torch.Tensor] = {}
-
-    def told(places: Any, steps: Any, logits: torch.Tensor) -> None:
-        pairs = zip(places.tolist(), steps.tolist(), strict=True)
-        trace.update((pair, row.clone()) for pair, row in zip(pairs, logits, strict=True))
-
-    at_once = decode(decoder_model(), prompts, compiled.stop, compiled.decoding, told)
+    at_once, seen = watched(decoder_model(), compiled, TITLES)
     assert at_once == expected(decoder_model(), compiled, TITLES, at_once)
     number, read = 0, 0
     for prompt, row in zip(prompts, at_once, strict=True):
         for logits in oracle_logits(decoder_model(), prompt, compiled.decoding, row):
-            steps = [step for step in range(len(logits)) if (number, step) in trace]
-            told_of = torch.stack([trace[number, step] for step in steps])
-            torch.testing.assert_close(told_of, logits[steps], atol=1e-4, rtol=1e-4)
+            steps = [step for step in range(len(logits)) if (number, step) in seen]
+            told_of = torch.stack([seen[number, step] for step in steps])
+            wanted = logits[steps].log_softmax(dim=-1)
+            torch.testing.assert_close(told_of, wanted, atol=1e-4, rtol=1e-4)
             number, read = number + 1, read + len(steps)
-    assert read == len(trace) < sum(len(slot.ids) for row in at_once for slot in row)
+    assert read == len(seen) < sum(len(slot.ids) for row in at_once for slot in row)
     names = [attribute.name for attribute in compiled.attributes]
     for row in at_once:
         slot = dict(zip(names, row, strict=True))

@@ -125,7 +125,7 @@ def test_memory_that_only_cancelled_documents_take_halves_nothing(
         cancelled.extend(requests)
 
     monkeypatch.setattr(watched, "admit", admit)
-    assert not any(stream(model, iter(requests), config, None, cancelled))
+    assert not any(stream(model, iter(requests), config, cancelled))
     assert begun == 3
     assert "out of memory" not in caplog.text
 

@@ -8,9 +8,8 @@ decoding token by token would have written the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -153,8 +152,7 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
         if misfit := next(filter(None, map(model.misfit, plans)), None):
             yield replace(way, refused=f"a short example {misfit}")
             continue
-        trace: dict[tuple[int, int], Tensor] = {}
-        outputs = decode(model, prompts, compiled.stop, config, partial(_keep, trace))
+        outputs = decode(model, prompts, compiled.stop, config)
         slots = [slot for row in outputs for slot in row]
         plain = plain or slots
         expected = [
@@ -164,33 +162,22 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
         ]
         alike = [a.ids == b.ids for a, b in zip(slots, plain, strict=False)]
         yield replace(
-            _compare(way, slots, trace, expected, can_be_exact),
+            _compare(way, slots, expected, can_be_exact),
             oracle="one pass" if config.layout == "gapped" else "plain requests",
             like_plain=sum(alike) / len(slots) if len(slots) == len(plain) else 0.0,
         )
 
 
-def _keep(
-    trace: dict[tuple[int, int], Tensor], index: Tensor, step: Tensor, logits: Tensor
-) -> None:
-    """Keeps the decoder's (V,) logits by slot and step."""
-    places = zip(index.tolist(), step.tolist(), logits.float().cpu(), strict=True)
-    trace.update(((place, k), row) for place, k, row in places)
-
-
 def _compare(
-    way: Agreement,
-    slots: Sequence[SlotOutput],
-    trace: Mapping[tuple[int, int], Tensor],
-    expected: Sequence[Tensor],
-    precise: bool,
+    way: Agreement, slots: Sequence[SlotOutput], expected: Sequence[Tensor], precise: bool
 ) -> Agreement:
     tokens = sum(len(slot.ids) for slot in slots)
     agreeing, largest, spread = 0, 0.0, 1e-6
-    for place, (slot, oracle) in enumerate(zip(slots, expected, strict=True)):
-        got = torch.stack([trace[place, k] for k in range(len(slot.ids))])
-        agreeing += int((oracle.argmax(dim=-1) == torch.tensor(slot.ids)).sum())
-        largest = max(largest, float((got - oracle).abs().max()))
+    for slot, oracle in zip(slots, expected, strict=True):
+        ids = torch.tensor(slot.ids)
+        agreeing += int((oracle.argmax(dim=-1) == ids).sum())
+        logprobs = oracle.log_softmax(dim=-1)[range(len(ids)), ids]
+        largest = max(largest, float((torch.tensor(slot.logprobs) - logprobs).abs().max()))
         spread = max(spread, float(oracle.std()))
     difference = largest / spread
     exact = agreeing == tokens and difference <= _EXACT if precise else None

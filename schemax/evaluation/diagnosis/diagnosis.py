@@ -15,9 +15,10 @@ class Agreement:
         own mask and no cache. "one pass": the same prompt with its values, in one pass under the
         same rule, without cache, batch or pruning; for layouts that no plain request equals.
     tokens, agreeing: greedy tokens compared, and those equal to the oracle's.
-    difference: the largest between two logits, relative to the spread of the logits.
-    exact: True if all tokens agree and logits differ by rounding only; None outside float32, and
-        for models whose logits depend on the number of passes.
+    difference: the largest between two log-probabilities of a written token, relative to the
+        spread of the logits.
+    exact: True if all tokens agree and log-probabilities differ by rounding only; None outside
+        float32, and for models whose logits depend on the number of passes.
     like_plain: the share of slots that plain requests fill equally; a fact, no fault.
     refused: why the model cannot decode this way; the figures are not set then.
     """
@@ -100,8 +101,8 @@ class Diagnosis:
             line = f"  {mark} {agreement.name:<31} {agreement.verdict:<13}"
             if not agreement.refused:
                 line += (
-                    f" {agreement.agreeing}/{agreement.tokens} tokens, logits within "
-                    f"{agreement.difference:.1e} of their spread, by {agreement.oracle}; "
+                    f" {agreement.agreeing}/{agreement.tokens} tokens, log-probabilities within "
+                    f"{agreement.difference:.1e} of the logits' spread, by {agreement.oracle}; "
                     f"{agreement.like_plain:.0%} of slots like plain requests"
                 )
             yield line.rstrip()

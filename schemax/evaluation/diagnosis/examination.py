@@ -88,7 +88,8 @@ def _diagnose(
         facts += [*processor_checks(trained.dtype), thread_check()]
     problems = [
         f"{item.name}: {item.tokens - item.agreeing} of {item.tokens} tokens are not the oracle's, "
-        f"and logits differ by {item.difference:.1e} of their spread; do not use it"
+        f"and log-probabilities differ by {item.difference:.1e} of the logits' spread; "
+        "do not use it"
         for item in ways
         if not item.ok
     ]

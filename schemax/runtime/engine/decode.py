@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine.fork import ForkModel, fork_stream
-from schemax.runtime.engine.stream import Trace, stream
+from schemax.runtime.engine.stream import stream
 from schemax.runtime.models.language_model import PromptSize
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.outputs import DocumentOutput, passes_of, too_long
@@ -62,25 +62,23 @@ def run(
     model: AnyModel,
     requests: Iterator[Request],
     config: DecodingConfig,
-    trace: Trace | None = None,
 ) -> Iterator[Filled]:
     """Requests as they are done."""
-    return chain.from_iterable(passes(model, requests, config, trace))
+    return chain.from_iterable(passes(model, requests, config))
 
 
 def passes(
     model: AnyModel,
     requests: Iterator[Request],
     config: DecodingConfig,
-    trace: Trace | None = None,
     cancelled: deque[Request] | None = None,
 ) -> Iterator[list[Filled]]:
     """Yields what every pass finishes, in the way that the model decodes; see `stream.stream`."""
     cancelled = deque() if cancelled is None else cancelled
     if isinstance(model, DecoderModel):
-        return stream(model, requests, config, trace, cancelled)
+        return stream(model, requests, config, cancelled)
     if isinstance(model, ForkModel):
-        return fork_stream(model, requests, config, trace, cancelled)
+        return fork_stream(model, requests, config, cancelled)
     return model.passes(requests, config, cancelled)
 
 
@@ -153,11 +151,7 @@ def outputs(done: Iterable[Filled]) -> Iterator[Placed]:
 
 
 def decode(
-    model: AnyModel,
-    prompts: Iterable[PromptIds],
-    stop: StopTable,
-    config: DecodingConfig,
-    trace: Trace | None = None,
+    model: AnyModel, prompts: Iterable[PromptIds], stop: StopTable, config: DecodingConfig
 ) -> list[tuple[SlotOutput, ...]]:
     """The (J * N,) slot outputs of every prompt, in order, for proofs.
 
@@ -169,10 +163,9 @@ def decode(
         request = checked(model, new_request(prompt, stop, config, place), config)
         if not isinstance(request, Request):
             raise ValueError(request[0][1].problem)
-        request.index = sum(earlier.num_slots for earlier in requests)
         requests.append(request)
     filled: dict[int, tuple[SlotOutput, ...]] = {}
-    for request, slots in run(model, iter(requests), config, trace):
+    for request, slots in run(model, iter(requests), config):
         if isinstance(slots, DocumentOutput):
             raise ModelError(str(slots.problem))
         filled[request.places[0]] = slots

@@ -126,7 +126,6 @@ class FollowUpQueue:
             "position": np.array(ends),
             "num_new": np.array([len(waiting.new_ids) for waiting in batch]),
             "visible": np.array([len(request.stem) for request in requests]),
-            "index": -1,
         }
         slots = grammars.take_up(follow_ups, requests, values)
         for waiting, slot in zip(batch, slots.tolist(), strict=True):

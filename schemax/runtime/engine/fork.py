@@ -14,7 +14,6 @@ from dataclasses import replace
 from itertools import count, groupby, islice
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,7 +21,6 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine.limits import AdmissionControl, Limits
 from schemax.runtime.engine.scheduler import write_chosen
-from schemax.runtime.engine.stream import Trace
 from schemax.runtime.engine.watched_pass import Written, watched
 from schemax.runtime.models.language_model import LanguageModel, PromptSize
 from schemax.runtime.sampling.sampler import Sampler
@@ -31,7 +29,6 @@ from schemax.runtime.slots.memory import is_out_of_memory, release_memory
 from schemax.runtime.slots.outputs import NO_ROOM, DocumentOutput
 from schemax.runtime.slots.requests import Filled, Request
 from schemax.runtime.slots.slot_table import SlotTable
-from schemax.runtime.slots.staging import stage
 from schemax.tokens import SlotOutput
 
 # Tokens in flight under batch_size="auto". On a CPU, larger batches only cost cache misses.
@@ -109,7 +106,6 @@ def fork_stream(
     model: ForkModel,
     requests: Iterable[Request],
     config: DecodingConfig,
-    trace: Trace | None,
     cancelled: deque[Request],
 ) -> Iterator[list[Filled]]:
     """The twin of `stream.stream` for these models: runs batches of equally long stems to their
@@ -125,7 +121,7 @@ def fork_stream(
             while waiting := [request for request in waiting if request not in cancelled]:
                 size = max(1, control.now.pass_tokens // _row_tokens(waiting[0]))
                 batch = waiting[: min(size, control.now.documents)]
-                outputs = _in_memory(model, batch, trace)
+                outputs = _in_memory(model, batch)
                 if outputs is None and len(batch) > 1:
                     control.halve(len(batch))
                     continue
@@ -146,11 +142,11 @@ def _row_tokens(request: Request) -> int:
 
 
 def _in_memory(
-    model: ForkModel, batch: list[Request], trace: Trace | None
+    model: ForkModel, batch: list[Request]
 ) -> list[tuple[SlotOutput, ...] | DocumentOutput] | None:
     """The slots of a batch; None if the batch exceeds the memory."""
     try:
-        return decode_forked(model, batch, trace)
+        return decode_forked(model, batch)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -161,9 +157,7 @@ def _in_memory(
 
 @torch.inference_mode()
 def decode_forked(
-    model: ForkModel,
-    requests: Sequence[Request],
-    trace: Trace | None = None,
+    model: ForkModel, requests: Sequence[Request]
 ) -> list[tuple[SlotOutput, ...] | DocumentOutput]:
     """Fills the slots of requests whose stems are equally long, and those that values call for."""
     fillings = [Filling(request, follows_branches=False) for request in requests]
@@ -173,7 +167,7 @@ def decode_forked(
             request.watcher.begin()
     broken: set[Request] = set()
     while rows:  # every time, all requests are read once more
-        outputs = _grow(model, requests, rows, trace, broken)
+        outputs = _grow(model, requests, rows, broken)
         rows = [
             Row(row.filling, slot)
             for row, output in zip(rows, outputs, strict=True)
@@ -218,7 +212,6 @@ def _grow(
     model: ForkModel,
     requests: Sequence[Request],
     rows: Sequence[Row],
-    trace: Trace | None,
     broken: set[Request],
 ) -> list[SlotOutput]:
     """Decodes slots of requests whose stems are equally long: (S,) outputs.
@@ -228,11 +221,8 @@ def _grow(
     device = model.device
     table = SlotTable()
     sampler = Sampler(table, model.vocab_size)
-    traced = [
-        row.request.index + row.slot.place if row.slot.role == "first" else -1 for row in rows
-    ]
     row_slots, row_requests = [row.slot for row in rows], [row.request for row in rows]
-    slots = sampler.grammars.take_up(row_slots, row_requests, {"index": np.array(traced)})
+    slots = sampler.grammars.take_up(row_slots, row_requests, {})
     numbers = {request: number for number, request in enumerate(requests)}
 
     def request_of(slot: int) -> Request:
@@ -252,9 +242,6 @@ def _grow(
         if writes.any():
             writers, writing = live[writes], logits[writes]
             writing_slots = slots[writers.cpu().numpy()]
-            if trace:
-                index, step = stage([table.index[writing_slots], table.step[writing_slots]], device)
-                trace(index, step, writing)
             written = None
             if any(request.watcher is not None for request in requests):
                 seen = [

@@ -114,7 +114,6 @@ class Scheduler:
                 "visible": layout.visible + before if has_skeleton else count,
                 "digest": np.array(request.digests, np.int64)[layout.owners],
                 "number": layout.numbers,
-                "index": np.arange(request.index, request.index + layout.num_slots),
                 "null_id": layout.null_ids,
                 "is_causal": request.is_causal,
                 **request.sampling._asdict(),

@@ -7,12 +7,11 @@ be; the paper's batch is the special case in which all requests enter at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.runtime.attention.kv_pool import KVPool
@@ -26,22 +25,17 @@ from schemax.runtime.slots.memory import is_out_of_memory, release_memory
 from schemax.runtime.slots.outputs import NO_ROOM
 from schemax.runtime.slots.requests import Filled, Request
 from schemax.runtime.slots.slot_table import SlotTable
-from schemax.runtime.slots.staging import stage
 from schemax.tokens import Ids
 
 # Cap on documents that wait for an equal one in flight. They take no room there, so that nothing
 # else would bound them.
 _MOST_REPEATED = 4096
 
-# (S,) numbers of slots among all of a run, (S,) steps, (S, V) logits, to be copied if kept.
-Trace = Callable[[Tensor, Tensor, Tensor], None]
-
 
 def stream(
     model: DecoderModel,
     requests: Iterator[Request],
     config: DecodingConfig,
-    trace: Trace | None,
     cancelled: deque[Request],
 ) -> Iterator[list[Filled]]:
     """Yields the requests that each pass finishes, with their slot outputs; with `NO_ROOM` if a
@@ -57,9 +51,7 @@ def stream(
     source = _Input(requests, cancelled)
     control = AdmissionControl(Limits.of(model, config))
     while True:
-        flights = [
-            _Flight(model, source, control, place, trace) for place in range(control.now.flights)
-        ]
+        flights = [_Flight(model, source, control, place) for place in range(control.now.flights)]
         try:
             yield from _passes(flights, source)
             break
@@ -148,15 +140,10 @@ class _Flight:
     """
 
     def __init__(
-        self,
-        model: DecoderModel,
-        source: _Input,
-        control: AdmissionControl,
-        place: int,
-        trace: Trace | None,
+        self, model: DecoderModel, source: _Input, control: AdmissionControl, place: int
     ) -> None:
         table = SlotTable()
-        self.model, self.source, self.control, self.trace = model, source, control, trace
+        self.model, self.source, self.control = model, source, control
         self.sampler = Sampler(table, model.vocab_size)
         self.scheduler = Scheduler(table, self.sampler, control, place)
         self.cache = model.new_cache()
@@ -182,8 +169,6 @@ class _Flight:
         self.prefixes.read(scheduler)
         batch = make_batch(scheduler, scheduler.allot(), self.prefixes.lengths, self.model.spans)
         logits = self.model.run_batch(batch, self.cache)
-        if self.trace:
-            self._tell(logits)
         self._watched = WatchedPass(scheduler, logits) if scheduler.num_watched else None
         self._choice = self.sampler.begin(logits, scheduler.growing)
 
@@ -253,12 +238,6 @@ class _Flight:
     def _resize(self, rows: int, width: int) -> None:
         kept, used = self.scheduler.resize(rows, width)
         self.cache.resize(kept, rows, width, used)
-
-    def _tell(self, logits: Tensor) -> None:
-        assert self.trace is not None
-        table, slots = self.scheduler.table, self.scheduler.growing
-        index, step = stage([table.index[slots], table.step[slots]], self.model.device)
-        self.trace(index, step, logits)
 
 
 class _Prefixes:

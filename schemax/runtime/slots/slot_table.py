@@ -45,7 +45,6 @@ class SlotTable:
     num_shared: Ints  # the first of these, which lie in slots of the pool that its parent holds
     digest: Ints  # of its document
     number: Ints  # what random numbers depend on besides
-    index: Ints  # among all slots of a run, for traces; -1 for child slots
     null_id: Ints  # see `SlotSpec`
     mode: Ints  # how its grammar is asked; see `sampling/slot_grammars.py`
     text_table: Ints  # which table of free text
