@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from math import exp, inf, isnan
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from schemax.attributes import Attribute
 from schemax.attributes.settings import settings_of
 from schemax.base.calibration import Calibration, Promise, per_item
 from schemax.compiler import CompiledSchema
-from schemax.compiler.choices import Branches, Choices
+from schemax.compiler.choices import Branches
 from schemax.compiler.slot_specs import Fields
 from schemax.compiler.tokenizer import ByteCodec
 from schemax.errors import ServerError
@@ -29,23 +29,12 @@ from schemax.servers.extraction import ServedSlots, read_slots
 from schemax.tokens import Ids, SlotOutput
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SlotKind:
-    """The kind of a slot, known before a document is read.
+class SlotKind(NamedTuple):
+    """A field's slot before a document is read. optional: whether it may go without a value."""
 
-    choices: the attribute's choices, if decoding keeps to them.
-    branches: the slots that follow a choice.
-    optional: whether the field may go without a value.
-    is_list: whether the slot holds all items of a list.
-    items: the kinds of an item's slots, for a count.
-    """
-
-    is_typed: bool
-    is_list: bool
-    choices: Choices | None
+    fields: Fields
+    place: int
     optional: bool
-    items: tuple[SlotKind, ...] | None
-    branches: Branches | None = None
 
 
 @lru_cache(maxsize=128)
@@ -65,28 +54,13 @@ def optional_fields(schema: type[Any], attributes: Sequence[Attribute]) -> list[
 
 
 def _kinds_of(fields: Fields, optional: Sequence[bool]) -> tuple[SlotKind, ...]:
-    return tuple(
-        SlotKind(
-            is_typed=segment.attribute.is_typed,
-            is_list=segment.attribute.is_list,
-            choices=choices,
-            optional=is_optional,
-            items=None if items is None else _kinds_of_items(segment.declared, items),
-            branches=spec.follow_ups if isinstance(spec.follow_ups, Branches) else None,
-        )
-        for segment, choices, spec, items, is_optional in zip(
-            fields.segments, fields.choices, fields.specs, fields.items, optional, strict=True
-        )
-    )
+    return tuple(SlotKind(fields, place, may_go) for place, may_go in enumerate(optional))
 
 
 def _kinds_of_items(attribute: Attribute, items: Fields) -> tuple[SlotKind, ...]:
     """The kinds of an item's slots; an item that is no model is optional if the list may shrink."""
-    if attribute.fields:
-        optional = [leaf.omittable and not leaf.two_phase for leaf in attribute.fields]
-    else:
-        optional = [attribute.num_items[0] == 0]
-    return _kinds_of(items, optional)
+    optional = [leaf.omittable and not leaf.two_phase for leaf in attribute.fields]
+    return _kinds_of(items, optional or [attribute.num_items[0] == 0])
 
 
 if TYPE_CHECKING:
@@ -253,36 +227,40 @@ def _slot_text(
         first = _slot_text(replace(slot, repaired=None), kind, compiled, calibration)
         again = _slot_text(slot.repaired, kind, compiled, calibration)
         return replace(first, repaired=again)
-    if kind.branches is not None and (free_text := slot.free_text) is not None:
+    fields, place, is_optional = kind
+    segment, branches = fields.segments[place], fields.specs[place].follow_ups
+    if isinstance(branches, Branches) and (free_text := slot.free_text) is not None:
         # The model preferred a text that is no choice.
-        free = replace(kind, is_typed=False, choices=None)
-        text = _slot_text(free_text, free, compiled, calibration)
-        named = kind.branches.named(text.raw, compiled.format)
+        text = _slot_text(free_text, kind, compiled, calibration)
+        named = branches.named(text.raw, compiled.format)
         if text.complete and named is not None:
             return replace(text, tokens=len(slot.ids) + text.tokens)
     plain = _plain_text(slot, compiled)
     items = None
-    if kind.items is not None:
-        width = len(kind.items)
+    if (leaves := fields.items[place]) is not None:
+        kinds = _kinds_of_items(segment.declared, leaves)
+        width = len(kinds)
         inner = [
-            _slot_text(child, kind.items[place % width], compiled, calibration)
-            for place, child in enumerate(slot.items)
+            _slot_text(child, kinds[at % width], compiled, calibration)
+            for at, child in enumerate(slot.items)
         ]
         items = tuple(tuple(inner[at : at + width]) for at in range(0, len(inner), width))
     if not slot.logprobs:  # a server without probabilities
         return replace(plain, items=items)
+    is_free_text = slot.role == "free_text"
+    is_typed = segment.attribute.is_typed and not is_free_text
     legal_at_start, legal = map(exp, slot.legal_logprobs)
     probability = exp(sum(slot.logprobs))
-    confidence = probability if kind.is_typed else mean_probability(slot.logprobs)
+    confidence = probability if is_typed else mean_probability(slot.logprobs)
     alternatives: dict[Any, float] = {}
-    if (choices := kind.choices) is not None:
+    if (choices := fields.choices[place]) is not None and not is_free_text:
         left_behind = partial(choices.left_behind, compiled.codec)
         alternatives = distribution(choices.values, left_behind, tree_of(slot))
         chosen = choices.left_by(compiled.codec, slot.ids)
         if len(chosen) == 1:
             # The sum over all ways to cut the choice into tokens.
             confidence = probability = alternatives[chosen[0]]
-    if kind.is_typed:
+    if is_typed:
         # Relative to all texts; so far, relative to texts that the type allows.
         confidence, probability = confidence * legal, probability * legal
     left_out = False
@@ -291,8 +269,8 @@ def _slot_text(
         confidence = calibration.confidence(confidence)
         least = compiled.decoding.min_probability
         least = calibration.min_probability if least is None else least
-        left_out = kind.optional and probability < least
-        if left_out and kind.is_list:
+        left_out = is_optional and probability < least
+        if left_out and segment.attribute.is_list:
             left_out = per_item(probability, _num_items(plain.raw, compiled.format)) < least
     null = slot.null_logprob
     return replace(
