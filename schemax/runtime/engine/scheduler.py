@@ -116,7 +116,7 @@ class Scheduler:
                 "number": layout.numbers,
                 "null_id": layout.null_ids,
                 "is_causal": request.is_causal,
-                **request.sampling._asdict(),
+                **request.sampling,
             },
             layout.specs,
             request.stop,

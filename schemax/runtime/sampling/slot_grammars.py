@@ -27,7 +27,7 @@ from schemax.runtime.sampling.grammar import (
 )
 from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.filling import AskedSlot
-from schemax.runtime.slots.requests import Request, sampling_columns
+from schemax.runtime.slots.requests import Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.tokens import TEXT_REFUSED, TEXT_UNKNOWN, CopySource, Ids, SlotSpec, StopTable
 
@@ -87,6 +87,7 @@ class SlotGrammars:
         stops = [request.stop for request in requests]
         specs = [slot.spec for slot in waiting]
         answers = [slot.answer for slot in waiting]
+        samplings = [request.sampling for request in requests]
         states = [
             table.stops.after(spec.begun, table.stops.start(stop))
             for spec, stop in zip(specs, stops, strict=True)
@@ -98,7 +99,7 @@ class SlotGrammars:
                 "digest": np.array([slot.digest for slot in waiting]),
                 "number": np.array([slot.number for slot in waiting]),
                 "null_id": np.array([spec.null_id for spec in specs]),
-                **sampling_columns([request.sampling for request in requests]),
+                **{name: np.array([each[name] for each in samplings]) for name in samplings[0]},
                 **values,
             },
             specs,

@@ -6,10 +6,8 @@ holds the keys, budgets and grammars that all documents of a category share.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,32 +28,6 @@ from schemax.tokens import (
 # A shorter instruction is read with every document: attending to it apart would cost more.
 _SHORTEST_PREFIX = 16
 _FREE = SlotSpec()
-
-
-class Sampling(NamedTuple):
-    """Settings by which the tokens of a request's slots are chosen: columns of the slot table.
-
-    temperature, top_p: see `DecodingConfig`.
-    is_calibrated: whether choices are scored without their priors.
-    """
-
-    temperature: float
-    top_p: float
-    is_calibrated: bool
-
-    @classmethod
-    def of(cls, config: DecodingConfig) -> Sampling:
-        calibrated = bool(config.contextual_calibration)
-        return cls(config.temperature, config.top_p, calibrated)
-
-
-def sampling_columns(samplings: Sequence[Sampling]) -> dict[str, Any]:
-    """Columns of the slot table: (n,) arrays, or one value for all where all are alike."""
-    first = samplings[0]
-    if all(sampling == first for sampling in samplings):
-        return first._asdict()
-    columns = zip(*samplings, strict=True)
-    return {name: np.array(column) for name, column in zip(Sampling._fields, columns, strict=True)}
 
 
 def seeded(digest: int, seed: int) -> int:
@@ -150,9 +122,14 @@ class Request:
     demonstrations: tuple[Ids, ...] = ()
 
     @property
-    def sampling(self) -> Sampling:
-        """The settings by which tokens are chosen."""
-        return Sampling.of(self.decoding)
+    def sampling(self) -> dict[str, float]:
+        """The settings by which tokens are chosen, by column of the slot table."""
+        config = self.decoding
+        return {
+            "temperature": config.temperature,
+            "top_p": config.top_p,
+            "is_calibrated": bool(config.contextual_calibration),
+        }
 
     @property
     def is_causal(self) -> bool:
