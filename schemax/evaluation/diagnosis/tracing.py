@@ -159,16 +159,16 @@ class Tracer:
     def _written(self, step: Step) -> TracedStep:
         codec = self._compiled.codec
         # The first token holds the end of the key if the tokenizer merges key and value.
-        place, is_first = step.place, self._slots and not step.place.path and step.start == 0
-        ids = (*(self._slots[place.number].begun if is_first else ()), *step.ids)
+        is_first = self._slots and not step.path and step.start == 0
+        ids = (*(self._slots[step.place].begun if is_first else ()), *step.ids)
         return TracedStep(
-            ".".join(name for name in place.path if name != AGAIN) or self._names[place.number],
+            ".".join(name for name in step.path if name != AGAIN) or self._names[step.place],
             _text(codec, ids),
             ids,
             exp(step.logprob),
             tuple((_text(codec, (id,)), share) for id, share in step.rivals),
-            place.is_free_text,
-            AGAIN in place.path,
+            step.role == "free_text",
+            AGAIN in step.path,
         )
 
 

@@ -13,22 +13,20 @@ from schemax.runtime.engine.document_rows import RunningRequest
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.filling import AskedSlot
-from schemax.runtime.slots.outputs import DocumentOutput, Place, Step, Watcher
+from schemax.runtime.slots.outputs import DocumentOutput, Step, Watcher
 from schemax.runtime.slots.requests import Filled, Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.tokens import SlotOutput
 
-Watched = tuple[Watcher, Place | None]
-"""The watcher of a slot, and the slot's place; None if its tokens are only counted."""
+Watched = tuple[Watcher, AskedSlot | None]
+"""The watcher of a slot, and the slot; None if its tokens are only counted."""
 
 
 def watched(request: Request, slot: AskedSlot) -> Watched | None:
     """The watcher of a slot; None if nobody watches it."""
     if request.watcher is None:
         return None
-    if not slot.is_named:
-        return request.watcher, None
-    return request.watcher, Place(slot.place, slot.path, slot.role == "free_text")
+    return request.watcher, slot if slot.is_named else None
 
 
 class Written:
@@ -62,12 +60,13 @@ class Written:
         firsts = table.logprobs[slots, self._starts].tolist()
         ends, starts = table.step[slots].tolist(), self._starts.tolist()
         rows = zip(self._watched, slots.tolist(), self._rivals, strict=True)
-        for row, ((watcher, place), slot, rivals) in enumerate(rows):
-            if place is None:
+        for row, ((watcher, asked), slot, rivals) in enumerate(rows):
+            if asked is None:
                 counts[watcher] += 1
                 continue
             ids = tuple(table.written[slot, starts[row] : ends[row]].tolist())
-            steps[watcher].append(Step(place, starts[row], ids, firsts[row], rivals))
+            told = starts[row], ids, firsts[row], rivals
+            steps[watcher].append(Step(asked.place, asked.path, asked.role, *told))
         for watcher, own_steps in steps.items():
             if watcher not in failed:
                 watcher.saw(own_steps, counts[watcher], done(watcher))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from schemax.tokens import Ids, SlotOutput
+from schemax.tokens import Ids, Role, SlotOutput
 
 NO_MEMORY = "there is not enough memory for a document of this length; shorten the text"
 
@@ -67,31 +67,21 @@ def exceeds(needed: int, bound: int | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A slot's place in its request.
-
-    number: the place among the request's first slots; -1 for a slot of a later wave.
-    path: the name of a slot of a later wave; () for other slots.
-    is_free_text: whether the slot is a choice asked as free text.
-    """
-
-    number: int = -1
-    path: tuple[str, ...] = ()
-    is_free_text: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     """The tokens that a pass wrote into one of a request's slots.
 
-    place: the slot's place.
+    place: the slot's place among the request's first slots; -1 for a slot of a later wave.
+    path: the name of a slot of a later wave; () for other slots.
+    role: see `tokens.Role`.
     start: the number of tokens that the slot had written before.
     ids: the chosen token, and the forced tokens behind it.
     logprob: the log-probability of the chosen token.
     rivals: (id, probability) of the likeliest tokens, before the grammar rules any out.
     """
 
-    place: Place
+    place: int
+    path: tuple[str, ...]
+    role: Role
     start: int
     ids: Ids
     logprob: float
