@@ -27,8 +27,8 @@ from schemax.attributes.patterns import states_of
 from schemax.compiler.grammars import TextForm, parser_limits
 from schemax.compiler.tokenizer import TextCodec
 from schemax.errors import ModelError
-from schemax.formats import StopRule, split_at_stop
-from schemax.formats.base import transitions
+from schemax.formats import StopRule
+from schemax.formats.base import split_at_stop, transitions
 from schemax.tokens import DONE, TEXT_ENDS, TEXT_REFUSED, TEXT_UNKNOWN, StopTable
 
 _MAX_STATES = 120  # int8, with room for DONE

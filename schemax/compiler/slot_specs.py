@@ -21,7 +21,8 @@ from schemax.compiler.grammars import check_grammar, free_text_form, slot_gramma
 from schemax.compiler.skeleton import Lead, Segment, key_behind, leaves_of_item, slot_attribute
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
-from schemax.formats import OutputFormat, Path, StopRule, Writable, count_in
+from schemax.formats import OutputFormat, Path, StopRule, Writable
+from schemax.formats.base import count_in
 from schemax.reading.kinds import SCALARS
 from schemax.tokens import ChildSlot, Ids, SlotOutput, SlotSpec
 

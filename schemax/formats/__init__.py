@@ -19,13 +19,7 @@ from schemax.formats.base import (
     StopRule,
     Value,
     Writable,
-    check_paths,
-    clean,
-    count_in,
-    reachable_states,
-    split_at_stop,
     stop_at,
-    written,
 )
 from schemax.formats.json_format import JsonFormat
 from schemax.formats.xml_format import XmlFormat
@@ -47,16 +41,10 @@ __all__ = [
     "Writable",
     "XmlFormat",
     "YamlFormat",
-    "check_paths",
-    "clean",
-    "count_in",
     "format_names",
     "get_format",
-    "reachable_states",
     "register_format",
-    "split_at_stop",
     "stop_at",
-    "written",
 ]
 
 _FORMATS: dict[str, OutputFormat] = {

@@ -84,11 +84,6 @@ def transitions(rule: StopRule) -> dict[int, tuple[int, ...]]:
     return rows
 
 
-def reachable_states(rule: StopRule) -> tuple[int, ...]:
-    """The states of the rule that are reachable from the start, in order."""
-    return tuple(sorted(transitions(rule)))
-
-
 @dataclass(frozen=True, slots=True)
 class Form:
     """A form of texts: characters one by one, between `before` and `after`.

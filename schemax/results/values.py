@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from schemax.attributes import Attribute
 from schemax.attributes.classes import reader_of
 from schemax.base.messages import counted
-from schemax.formats import OutputFormat, count_in
+from schemax.formats import OutputFormat
+from schemax.formats.base import count_in
 from schemax.reading import Reading
 from schemax.reading.kinds import SCALARS
 from schemax.reading.kinds.number import INTEGER_DIGITS

@@ -28,7 +28,8 @@ from schemax.compiler.skeleton import render_values
 from schemax.config import PRESETS, DecodingConfig, resolve_decoding
 from schemax.errors import ModelError, SchemaError, TemplateError
 from schemax.extraction.schema import AttrSchema
-from schemax.formats import NEWLINE, get_format, split_at_stop
+from schemax.formats import NEWLINE, get_format
+from schemax.formats.base import split_at_stop
 from schemax.tokens import DONE
 
 FORMATS = ("json", "yaml", "xml")

@@ -33,7 +33,8 @@ from schemax.attributes import compile_attributes
 from schemax.compiler import TextCodec
 from schemax.compiler.grammars import parser_limits
 from schemax.compiler.tokenizer import load_codec
-from schemax.formats import OutputFormat, clean, get_format, split_at_stop
+from schemax.formats import OutputFormat, get_format
+from schemax.formats.base import clean, split_at_stop
 from schemax.results import SlotText, build
 
 NASTY = (
