@@ -27,10 +27,8 @@ class RunningRequest:
     row: its row of the document store.
     slots: (N,) numbers of its own slots.
     footprint: an estimate of the tokens kept.
-    num_growing: the number of slots that grow or wait.
-    filling: the slots of a request that may have follow-ups; None for other requests.
-    open_slots: with `filling`, the slots that are not done, by number.
-    outputs: without `filling`, the outputs of the request's own slots, by place.
+    filling: the life of its slots.
+    open_slots: the slots that are not done, by number.
     values: the values of `causal` slots.
     kept_kv: KV places of finished slots that later slots still see.
     """
@@ -39,42 +37,21 @@ class RunningRequest:
     row: int
     slots: Ints
     footprint: int
-    num_growing: int
-    filling: Filling | None
+    filling: Filling
     open_slots: dict[int, AskedSlot]
-    outputs: list[SlotOutput | None]
     values: RequestValues | None
     kept_kv: list[Ints] = field(default_factory=list)
 
     @classmethod
     def of(cls, request: Request, row: int, slots: Ints) -> RunningRequest:
-        filling = None
-        open_slots: dict[int, AskedSlot] = {}
-        layout = request.layout
-        if layout.may_call or request.waves is not None or request.watcher is not None:
-            filling = Filling(request, follows_branches=True)
-            open_slots = dict(zip(slots.tolist(), filling.slots, strict=True))
-        outputs: list[SlotOutput | None] = [None] * layout.num_slots
-        size, count = request.footprint, layout.num_slots
+        filling = Filling(request, follows_branches=True)
+        open_slots = dict(zip(slots.tolist(), filling.slots, strict=True))
         values = RequestValues.of(request.budgets) if request.is_causal else None
-        return cls(request, row, slots, size, count, filling, open_slots, outputs, values)
+        return cls(request, row, slots, request.footprint, filling, open_slots, values)
 
-    def end(self, slot: int, place: int, output: SlotOutput) -> Sequence[AskedSlot]:
+    def end(self, slot: int, output: SlotOutput) -> Sequence[AskedSlot]:
         """Stores a slot's output; returns the slots that follow."""
-        if self.filling is None:
-            self.outputs[place] = output
-            self.num_growing -= 1
-            return ()
-        followed = self.filling.end(self.open_slots.pop(slot), output)
-        self.num_growing = self.filling.num_open
-        return followed
-
-    @property
-    def result(self) -> tuple[SlotOutput, ...]:
-        """(N,) outputs of a request that is done."""
-        if self.filling is not None:
-            return self.filling.outputs
-        return tuple(output for output in self.outputs if output is not None)
+        return self.filling.end(self.open_slots.pop(slot), output)
 
 
 class DocumentRows:

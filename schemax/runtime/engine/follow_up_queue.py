@@ -86,7 +86,7 @@ class FollowUpQueue:
         included, but at least one slot; so does the queue as a whole, if it is alone.
         """
         batch: list[_Waiting] = []
-        used = {each: each.num_growing - len(line) for each, line in self._lines.items()}
+        used = {each: each.filling.num_open - len(line) for each, line in self._lines.items()}
         self.is_held_up = False
         turns = deque(self._lines)
         while turns:

@@ -229,10 +229,10 @@ class Scheduler:
         table, outputs = self.table, self.table.outputs(done)
         self.follow_ups.forget(done)
         self._sampler.grammars.end(done)
-        rows, orders = table.request[done].tolist(), table.order[done].tolist()
-        for slot, row, order, output in zip(done.tolist(), rows, orders, outputs, strict=True):
+        rows = table.request[done].tolist()
+        for slot, row, output in zip(done.tolist(), rows, outputs, strict=True):
             running = self.rows.running[row]
-            followed = running.end(slot, order, output)
+            followed = running.end(slot, output)
             if not followed:
                 continue
             kv = _NO_KV
@@ -242,10 +242,11 @@ class Scheduler:
                 self.follow_ups.put(running, follow_up, kv)
         self._free(done)
         for running in [self.rows.running[row] for row in sorted(set(rows))]:
-            if not running.num_growing:
-                result = running.result
+            if running.filling.is_done:
+                # Before the request is let go: if this raises, it is still in flight.
+                settled = running.filling.outputs
                 self._let_go(running)
-                yield running.request, result
+                yield running.request, settled
 
     def _free(self, slots: Ints) -> None:
         """Frees the KV cells and table rows of finished slots."""

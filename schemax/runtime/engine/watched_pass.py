@@ -101,9 +101,8 @@ class WatchedPass:
 
 def _done(running: RunningRequest) -> Iterator[tuple[int, SlotOutput]]:
     """Yields, by place, the outputs of slots that are done, with all slots that followed."""
-    filling = running.filling
-    if filling is None or running.request.waves is not None:  # a later wave may ask a slot again
+    if running.request.waves is not None:  # a later wave may ask a slot again
         return
-    for place, slot in enumerate(filling.slots):
+    for place, slot in enumerate(running.filling.slots):
         if slot.is_whole:
             yield place, slot.whole

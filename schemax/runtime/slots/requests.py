@@ -52,7 +52,6 @@ class SlotLayout:
     specs: (N,) the slots' specs.
     null_ids: (N,) see `SlotSpec`.
     extent: the most position ids that the slots need, without retries.
-    may_call: whether a slot's value may call for further slots.
     """
 
     skeleton: Ints
@@ -69,7 +68,6 @@ class SlotLayout:
     specs: tuple[SlotSpec, ...]
     null_ids: Ints
     extent: int
-    may_call: bool
 
     @property
     def num_slots(self) -> int:
@@ -280,7 +278,6 @@ def slot_layout(
         specs=slot_specs,
         null_ids=np.array([spec.null_id for spec in slot_specs], np.int64),
         extent=max(extents),
-        may_call=len(extents) > 1,
     )
 
 
