@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import log
 from typing import Any
 
@@ -41,7 +41,6 @@ class Choices:
         self._values = [texts[text] for text in self.texts]
         self.values = tuple(dict.fromkeys(texts.values()))
         self.left_by = lru_cache(maxsize=65_536)(self._left_by)
-        self.left_behind = lru_cache(maxsize=4096)(partial(_Left, self))
 
     def _left_by(self, codec: TextCodec, ids: Ids) -> tuple[Any, ...]:
         """The choices that are still possible behind these tokens; see `begun_by`."""
@@ -60,17 +59,6 @@ class Choices:
                 if place < len(self.texts) and self.texts[place] == written[:length]:
                     return (self._values[place],)
         return tuple(dict.fromkeys(values))
-
-
-class _Left(dict[int, tuple[Any, ...]]):
-    """A token behind those written -> the choices still possible; computed on first use."""
-
-    def __init__(self, choices: Choices, codec: TextCodec, written: Ids) -> None:
-        self._choices, self._codec, self._written = choices, codec, written
-
-    def __missing__(self, token: int) -> tuple[Any, ...]:
-        self[token] = left = self._choices.left_by(self._codec, (*self._written, token))
-        return left
 
 
 def choices_of(attribute: Attribute, tails: Sequence[str], output_format: OutputFormat) -> Choices:

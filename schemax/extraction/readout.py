@@ -254,9 +254,9 @@ def _slot_text(
     confidence = probability if is_typed else mean_probability(slot.logprobs)
     alternatives: dict[Any, float] = {}
     if (choices := fields.choices[place]) is not None and not is_free_text:
-        left_behind = partial(choices.left_behind, compiled.codec)
-        alternatives = distribution(choices.values, left_behind, tree_of(slot))
-        chosen = choices.left_by(compiled.codec, slot.ids)
+        left_by = partial(choices.left_by, compiled.codec)
+        alternatives = distribution(choices.values, left_by, tree_of(slot))
+        chosen = left_by(slot.ids)
         if len(chosen) == 1:
             # The sum over all ways to cut the choice into tokens.
             confidence = probability = alternatives[chosen[0]]
@@ -393,13 +393,13 @@ def tree_of(output: SlotOutput) -> Fork:
 
 def distribution(
     values: Sequence[Any],
-    left_behind: Callable[[Ids], Mapping[int, Sequence[Any]]],
+    left_by: Callable[[Ids], Sequence[Any]],
     root: Fork,
 ) -> dict[Any, float]:
     """The probability of every value: the sum over all paths from the root to the value.
 
-    left_behind: written tokens -> the values still possible behind each next token; they share the
-        token's probability equally where no fork is known.
+    left_by: tokens -> the values still possible behind them; they share the last token's
+        probability equally where no fork is known.
     """
     if len(values) == 1:
         return {values[0]: 1.0}
@@ -407,12 +407,11 @@ def distribution(
     ways: list[tuple[Ids, Fork, float]] = [((), root, 1.0)]
     while ways:
         written, (tokens, shares, onward), probability = ways.pop()
-        left = left_behind(written) if len(onward) < len(tokens) else {}
         for token, share in zip(tokens, shares, strict=True):
             if token in onward:
                 ways.append(((*written, token), onward[token], probability * share))
                 continue
-            reached = left[token]
+            reached = left_by((*written, token))
             for value in reached:
                 probabilities[value] += probability * share / len(reached)
     return probabilities

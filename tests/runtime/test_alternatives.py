@@ -213,8 +213,8 @@ def test_alternatives_of_items_by_brute_force(
 
 
 def distribution_of(compiled: CompiledSchema, choices: Any, slot: SlotOutput) -> dict[Any, float]:
-    left_behind = partial(choices.left_behind, compiled.codec)
-    return distribution(choices.values, left_behind, tree_of(slot))
+    left_by = partial(choices.left_by, compiled.codec)
+    return distribution(choices.values, left_by, tree_of(slot))
 
 
 def all_branches(slot: SlotOutput) -> Iterator[SlotOutput]:
