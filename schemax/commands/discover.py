@@ -67,7 +67,7 @@ def discover(args: Args) -> None:
     """
     args.check()
     keys = None if args.text is None else [key.strip() for key in args.text.split(",")]
-    shown = RecordFields.of(keys, "id", None)
+    shown = RecordFields.of(keys)
     source = InputFiles.of(args.input, shown.needed, required=[keys] if keys else [])
     for place in filter(None, (args.output, args.report)):
         if not place.parent.is_dir():

@@ -94,9 +94,9 @@ class RecordFields:
     @classmethod
     def of(
         cls,
-        text: str | Sequence[str] | None,
-        id: str,
-        category: str | None,
+        text: str | Sequence[str] | None = None,
+        id: str = "id",
+        category: str | None = None,
         html: Html = "strip",
     ) -> RecordFields:
         """Raises ValueError for a key that is not text, and for an unknown `html`.
@@ -123,12 +123,8 @@ class RecordFields:
     @classmethod
     def of_options(cls, options: Mapping[str, Any]) -> RecordFields:
         """Reads the options of `Extractor.stream`."""
-        return cls.of(
-            options.get("text"),
-            options.get("id", "id"),
-            options.get("category"),
-            options.get("html", "strip"),
-        )
+        named = {"text", "id", "category", "html"} & options.keys()
+        return cls.of(**{name: options[name] for name in named})
 
     @property
     def chosen(self) -> tuple[str, ...]:

@@ -55,9 +55,7 @@ def _with_texts(
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, str]]]:
     """Yields rows with the texts they were read from; the page tells why there are no texts."""
     settings, files = record.settings, record.summary.inputs
-    shown = RecordFields.of(
-        settings["text"], settings["id"], settings["category"], settings["html"]
-    )
+    shown = RecordFields.of_options(settings)
     records: Iterator[tuple[int, Any]] = iter(())
     problem = None
     try:

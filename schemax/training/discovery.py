@@ -128,7 +128,7 @@ def discover(
         raise ValueError("give a model or an extractor, not both")
     if extractor is None:
         extractor = Extractor.default() if model is None else loaded(str(model))
-    shown = RecordFields.of(text, "id", None)
+    shown = RecordFields.of(text)
     discovery = discovered(
         products, category, extractor, max_attributes=max_attributes, samples=samples, shown=shown
     )
