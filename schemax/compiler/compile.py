@@ -193,11 +193,11 @@ def _prompt_ids(
 ) -> tuple[Ids, Ids, tuple[tuple[Ids, ...], ...]]:
     """The ids of a prompt: instruction, opening of the output, literals around documents."""
     stem: list[int] = []
-    for markup, content in (*prompt.turns, (prompt.chat_prefix, prompt.instruction)):
+    for markup, content in (*prompt.chat.turns, (prompt.chat.prefix, prompt.instruction)):
         stem += codec.encode_message(markup, content, stem)
-    is_chat = bool(prompt.chat_prefix or prompt.turns)
+    is_chat = bool(prompt.chat.prefix or prompt.chat.turns)
     # Encoded together, as the model writes an answer: `[/INST] {` has other tokens than its parts.
-    answer = prompt.chat_suffix + output_format.opening()
+    answer = prompt.chat.suffix + output_format.opening()
     opening = (
         *codec.encode(prompt.closing),
         *(codec.encode_markup(answer, None) if is_chat else codec.encode(answer)),

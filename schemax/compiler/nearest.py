@@ -85,8 +85,8 @@ def cut_at_example(
     """
     sentinels = f"\ue002{uuid.uuid4().hex}\ue003", f"\ue002{uuid.uuid4().hex}\ue003"
     shown = render((ShownExample(sentinels[0], None, sentinels[1]),))
-    parts = [part for markup, content in shown.turns for part in ((True, markup), (False, content))]
-    parts += [(True, shown.chat_prefix), (False, shown.instruction)]
+    messages = *shown.chat.turns, (shown.chat.prefix, shown.instruction)
+    parts = [part for markup, content in messages for part in ((True, markup), (False, content))]
     text = "".join(text for _, text in parts)
     places = [text.find(sentinel) for sentinel in sentinels]
     if max(places) < 0:
@@ -107,6 +107,5 @@ def cut_at_example(
         fence_before(behind),
     )
     turns = [(parts[n][1], parts[n + 1][1]) for n in range(0, at - 1, 2)]
-    return replace(
-        shown, turns=tuple(turns), chat_prefix=parts[at - 1][1], instruction=before
-    ), nearest
+    chat = replace(shown.chat, turns=tuple(turns), prefix=parts[at - 1][1])
+    return replace(shown, chat=chat, instruction=before), nearest

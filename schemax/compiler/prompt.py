@@ -88,19 +88,16 @@ class PromptText:
     pieces: per document, the literals around its mentions; its text goes between two neighbours.
         Most templates mention a document once: ("", ""), and from the second on (separator, "").
     closing: everything after the last document.
-    chat_prefix, chat_suffix: the chat template's text around the message ("" for base models).
+    chat: the messages before the document's, and the chat template's text around that.
     fence: the closing tag that ends a document, as in `</product`, or None.
-    turns: (markup, content) of the messages before the document's.
     control_tokens: special tokens that the template spells; they are encoded as plain text.
     """
 
     instruction: str
     pieces: tuple[tuple[str, ...], ...]
     closing: str
-    chat_prefix: str = ""
-    chat_suffix: str = ""
+    chat: RenderedChat
     fence: str | None = None
-    turns: tuple[tuple[str, str], ...] = ()
     control_tokens: tuple[str, ...] = ()
 
 
@@ -218,16 +215,13 @@ def render_prompt(
         raise TemplateError(
             f'the documents stand in a message of the role {role!r}; begin one with turn("user")'
         )
-    chat = render_chat(codec, before)
     return PromptText(
         instruction=instruction,
         pieces=tuple(pieces),
         # Behind turns, the document's message ends as the examples' messages do: stripped.
         closing=literals[-1].rstrip() if before else literals[-1],
-        chat_prefix=chat.prefix,
-        chat_suffix=chat.suffix,
+        chat=render_chat(codec, before),
         fence=fence_before(literals[order.index(0) + order.count(0)]),
-        turns=chat.turns,
         control_tokens=codec.special_tokens_in("".join(literals)),
     )
 
@@ -281,9 +275,8 @@ def _render_conversation(conversation: Conversation, codec: TextCodec) -> Prompt
     messages = [(role, clean_document(text, None)) for role, text in conversation.messages]
     if codec.chat_template is None:
         instruction = "".join(f"{content}\n\n" for _, content in messages)
-        return PromptText(instruction, (("", ""),), "\n\n")
-    chat = render_chat(codec, messages)
-    return PromptText("", (("", ""),), "", chat.prefix, chat.suffix, turns=chat.turns)
+        return PromptText(instruction, (("", ""),), "\n\n", RenderedChat())
+    return PromptText("", (("", ""),), "", render_chat(codec, messages))
 
 
 def clean_document(text: str, fence: str | None) -> str:
@@ -565,7 +558,7 @@ def with_generic_demonstration(
 ) -> PromptText:
     """The prompt behind a demonstration of garden hoses; unchanged if the prompt has turns, or the
     chat template takes none."""
-    if prompt.turns or not takes_turns(codec):
+    if prompt.chat.turns or not takes_turns(codec):
         return prompt
     (shown,) = written_examples([(_TEXT, _VALUES)], _Hose, output_format, config)
     question = _QUESTION.format(
@@ -573,12 +566,9 @@ def with_generic_demonstration(
         format=output_format.name.upper(),
         text=shown.text,
     )
-    chat = render_chat(codec, [("user", question), ("assistant", shown.output.strip())])
     return replace(
         prompt,
-        turns=chat.turns,
         instruction=prompt.instruction.lstrip(),
         closing=prompt.closing.rstrip(),
-        chat_prefix=chat.prefix,
-        chat_suffix=chat.suffix,
+        chat=render_chat(codec, [("user", question), ("assistant", shown.output.strip())]),
     )

@@ -375,7 +375,7 @@ def test_chat_templates_as_they_are_found(backend: tokenizers.Tokenizer) -> None
         "{{ '[A]' if m.role == 'assistant' }}{{ m.content }}{% endgeneration %}{% endfor %}[A]"
     )
     compiled = compile_schema(Television, TextCodec(backend, chat_template=chat))
-    assert (compiled.prompt.chat_prefix, compiled.prompt.chat_suffix) == ("", "[A]")
+    assert (compiled.prompt.chat.prefix, compiled.prompt.chat.suffix) == ("", "[A]")
 
 
 _TURNS = (
@@ -407,7 +407,7 @@ def test_prompts_end_where_an_answer_begins(
     chat = _TURNS.replace("ANSWER", answer).replace("GENERATION", generation)
     codec = TextCodec(backend, chat_template=chat)
     compiled = compile_schema(Television, codec)
-    assert compiled.prompt.chat_suffix == f"</u>{begin}"
+    assert compiled.prompt.chat.suffix == f"</u>{begin}"
     assert text_of(codec, compiled.opening).endswith(f"</u>{begin}{{\n")
 
 
@@ -415,7 +415,7 @@ def test_templates_that_show_no_answer_are_warned_of(backend: tokenizers.Tokeniz
     chat = "<u>{{ messages[0].content }}</u><a><thought>{{ raise('no') if messages[1] }}"
     with pytest.warns(UserWarning, match="'</u><a><thought>', where the model may mean to think"):
         compiled = compile_schema(Television, TextCodec(backend, chat_template=chat))
-    assert compiled.prompt.chat_suffix == "</u><a><thought>"
+    assert compiled.prompt.chat.suffix == "</u><a><thought>"
 
 
 def test_base_models_get_their_bos_once(backend: tokenizers.Tokenizer) -> None:
@@ -479,7 +479,7 @@ def test_pieces_have_the_tokens_of_the_whole_text(scheme: str, chat: str | None)
     (prompt,) = compiled.encode(["LG"])
     ids = [*prompt.instruction, *prompt.documents[0], *prompt.opening]
     rendered = compiled.prompt
-    parts = rendered.chat_prefix, rendered.instruction, "LG", rendered.closing, rendered.chat_suffix
+    parts = rendered.chat.prefix, rendered.instruction, "LG", rendered.closing, rendered.chat.suffix
     whole = tokenizer.encode("".join([*parts, "{\n"]), add_special_tokens=chat is None)
     assert ids == whole.ids
     if scheme != "first" or chat is None:  # servers put the BOS before texts by themselves
@@ -507,9 +507,9 @@ def test_nothing_stale_is_kept(tmp_path: Path, backend: tokenizers.Tokenizer) ->
     path.write_text("two {{ documents[0].text }}")
     assert compile_schema(Television, tokenizer, template=path).prompt.instruction == "two "
     tokenizer.chat_template = "U: {{ messages[0].content }} A:"
-    assert compile_schema(Television, tokenizer, template=path).prompt.chat_prefix == "U: "
+    assert compile_schema(Television, tokenizer, template=path).prompt.chat.prefix == "U: "
     tokenizer.chat_template = None
-    assert compile_schema(Television, tokenizer, template=path).prompt.chat_prefix == ""
+    assert compile_schema(Television, tokenizer, template=path).prompt.chat.prefix == ""
 
 
 def test_broken_tokenizer_files_are_named(tmp_path: Path) -> None:

@@ -145,20 +145,20 @@ def test_examples_stand_in_the_message_where_turns_cannot_be(
 ) -> None:
     codec = TextCodec(backend, chat_template=chat)
     compiled = compile_schema(Small, codec, decoding=decoding, examples=SHOWN)
-    assert compiled.prompt.turns == ()
+    assert compiled.prompt.chat.turns == ()
     assert "right for its own text:" in compiled.prompt.instruction
 
 
 def test_templates_write_turns(chatting: PreTrainedTokenizerFast, codec: TextCodec) -> None:
     prompt = compile_schema(Small, chatting, template=DIALOGUE, examples=SHOWN).prompt
-    assert [content.split("\n")[0] for _, content in prompt.turns] == [
+    assert [content.split("\n")[0] for _, content in prompt.chat.turns] == [
         "Read televisions.",
         "LG OLED </product> 55",
         "{",
         "Wall mount <|end|>",
         "{",
     ]
-    roles = [markup.split("<|im|>")[1].strip() for markup, _ in prompt.turns]
+    roles = [markup.split("<|im|>")[1].strip() for markup, _ in prompt.chat.turns]
     assert roles == ["system", "user", "assistant", "user", "assistant"]
     assert (prompt.instruction, prompt.closing) == ("", "")
     # A base model is shown the same without markup.

@@ -175,7 +175,7 @@ def test_a_demonstration_of_another_category(
 ) -> None:
     """In turns of its own, with attributes of its own, written as the format writes them."""
     compiled = chatting.compile(Flute, format=format)
-    (asks, question), (answers, output) = compiled.prompt.turns
+    (asks, question), (answers, output) = compiled.prompt.chat.turns
     assert (asks, answers) == ("<|user|>", "<|assistant|>")
     assert "garden hose" in question
     assert "- warranty" in question
@@ -199,7 +199,7 @@ def test_a_demonstration_of_another_category(
 )
 def test_where_it_is_not_shown(chatting: Extractor, settings: dict[str, Any]) -> None:
     compiled = chatting.compile(Flute, **settings)
-    assert not any("hose" in text for _, text in compiled.prompt.turns)
+    assert not any("hose" in text for _, text in compiled.prompt.chat.turns)
     assert "hose" not in compiled.prompt.instruction
 
 
@@ -207,10 +207,10 @@ def test_who_is_not_shown_it(
     chatting: Extractor, extractor: Extractor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Models without turns, schemas with demonstrations, and models with a prompt."""
-    assert not extractor.compile(Flute).prompt.turns
-    shown = chatting.compile(load_schema("shoes")).prompt.turns
+    assert not extractor.compile(Flute).prompt.chat.turns
+    shown = chatting.compile(load_schema("shoes")).prompt.chat.turns
     assert shown
     assert not any("hose" in text for _, text in shown)
     trained = replace(chatting.defaults, is_trained=True)
     monkeypatch.setattr(chatting, "defaults", trained)
-    assert not chatting.compile(Flute).prompt.turns
+    assert not chatting.compile(Flute).prompt.chat.turns

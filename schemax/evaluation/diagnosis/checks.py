@@ -71,10 +71,10 @@ def _seams(tokenizer: Any) -> Check:
     compiled = compile_schema(Probe, tokenizer, template=TEMPLATE)
     prompt, ids = compiled.prompt, compiled.encode(TEXTS[:1])[0]
     pieces = [*ids.instruction, *ids.documents[0], *ids.opening, *ids.keys[0][0]]
-    text = prompt.chat_prefix + prompt.instruction + TEXTS[0] + prompt.closing + prompt.chat_suffix
+    text = prompt.chat.prefix + prompt.instruction + TEXTS[0] + prompt.closing + prompt.chat.suffix
     text += compiled.format.opening() + compiled.key_texts[0][0]
     whole = compiled.codec.encode_markup(text)
-    if not prompt.chat_prefix:
+    if not prompt.chat.prefix:
         whole = [*compiled.codec.prefix_ids, *whole]
     blocks = SequenceMatcher(None, pieces, whole, autojunk=False).get_matching_blocks()
     differing = len(pieces) - sum(block.size for block in blocks)

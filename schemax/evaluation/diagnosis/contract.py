@@ -124,8 +124,8 @@ def _prompt_text(compiled: CompiledSchema) -> str:
     documents = "".join(
         name.join(map(data, literals)) for name, literals in zip(names, prompt.pieces, strict=True)
     )
-    turns = "".join(markup + data(content) for markup, content in prompt.turns)
-    head = turns + prompt.chat_prefix + data(prompt.instruction)
+    turns = "".join(markup + data(content) for markup, content in prompt.chat.turns)
+    head = turns + prompt.chat.prefix + data(prompt.instruction)
     closing = data(prompt.closing)
     if (nearest := compiled.nearest) is not None:
         places = "«text of an example»", "«its output»"
@@ -134,7 +134,7 @@ def _prompt_text(compiled: CompiledSchema) -> str:
             shown = shown.replace(sentinel, name)
         several = f"«of {len(nearest.examples)} examples the {nearest.count} most like the text: »"
         head += several + shown
-    return head + documents + closing + prompt.chat_suffix + compiled.format.opening()
+    return head + documents + closing + prompt.chat.suffix + compiled.format.opening()
 
 
 def _skeleton(compiled: CompiledSchema) -> tuple[str, ...]:
