@@ -59,26 +59,8 @@ class Chosen(NamedTuple):
         return np.isfinite(self.logprobs) & np.isfinite(self.legal_logprobs)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Readback:
-    """A copy from the device under way: n choices of `Draw`, then the logits of F few tokens.
-
-    ids, owner, starts: see `FewTokens`.
-    wait: waits for the copy.
-    """
-
-    num_rows: int
-    ids: Ints
-    owner: Ints
-    starts: Ints
-    wait: Callable[[], Floats]
-
-    def read(self) -> tuple[Floats, FewTokens]:
-        """Waits for (4, n) choices, see `Draw.run`, and the few tokens."""
-        ends = np.cumsum([4 * self.num_rows, len(self.ids)])
-        choices, logits, totals = np.split(self.wait(), ends)
-        few = FewTokens(self.ids, self.owner, self.starts, logits, totals)
-        return choices.reshape(4, -1), few
+Readback = Callable[[], tuple[Floats, FewTokens]]
+"""Waits for a copy from the device: (4, n) choices, see `Draw.run`, and the few tokens."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +117,7 @@ class Sampler:
         table, slots, rows = self._table, choice.slots, choice.rows
         unknown = np.full(len(slots), np.nan, np.float32)
         chosen = Chosen(choice.ids, unknown, unknown.copy(), np.zeros(len(slots), np.float32))
-        choices, few = choice.readback.read()
+        choices, few = choice.readback()
         chosen.ids[rows], chosen.logprobs[rows], chosen.null_logprobs[rows] = choices[:3]
         chosen.legal_logprobs[rows] = choices[3]
         if len(choice.few_rows):
@@ -216,7 +198,13 @@ class Sampler:
         if len(few_rows):
             results += [logits[id_places, few_tokens].float(), log_totals(logits, few_places)]
         copied = fetch(torch.cat(results) if len(results) > 1 else results[0])
-        return Readback(len(rows), ids, owner, starts, copied)
+
+        def read() -> tuple[Floats, FewTokens]:
+            ends = np.cumsum([4 * len(rows), len(ids)])
+            choices, logits, totals = np.split(copied(), ends)
+            return choices.reshape(4, -1), FewTokens(ids, owner, starts, logits, totals)
+
+        return read
 
     def _choose_of_few(
         self, slots: Ints, rows: Ints, nodes: Sequence[Node], few: FewTokens, chosen: Chosen
@@ -308,7 +296,7 @@ class Sampler:
         readback = self._enqueue(
             logits, slots, rows, given, few_rows, few_ids, texts=texts, again=True
         )
-        choices, few = readback.read()
+        choices, few = readback()
         chosen.ids[rows], chosen.logprobs[rows], chosen.legal_logprobs[rows] = choices[[0, 1, 3]]
         if len(few_rows):
             _take_best(few_rows, few, chosen)
