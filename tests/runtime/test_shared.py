@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from transformers import PreTrainedTokenizerFast
 from schemax import AttrSchema, DecodingConfig, Extraction, Extractor, ModelError, attr
 from schemax.compiler import TextCodec
 from schemax.runtime.engine import shared
-from schemax.runtime.engine.decode import Windows, passes, run
+from schemax.runtime.engine.decode import Windows, passes
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.requests import Request
@@ -240,7 +241,7 @@ def test_requests_that_are_cancelled_leave_nothing_behind(
         schedulers.append(self)
         usual(self, *arguments, **named)
 
-    alone = {item[0]: item[1] for item in run(model, iter(requests), compiled.decoding)}
+    alone = dict(chain.from_iterable(passes(model, iter(requests), compiled.decoding)))
     rng = random.Random(0)
     monkeypatch.setattr(Scheduler, "__init__", kept)
     limited(monkeypatch, pass_tokens=150, flights=flights)

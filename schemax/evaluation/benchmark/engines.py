@@ -16,7 +16,7 @@ from transformers import GenerationConfig
 from schemax.config import PRESETS, DecodingConfig
 from schemax.errors import ModelError, SchemaxError
 from schemax.evaluation.benchmark.workload import Workload, Writes
-from schemax.runtime.engine.decode import Windows, outputs, run
+from schemax.runtime.engine.decode import Windows, outputs, passes
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.models.packed import packed_layers
@@ -175,9 +175,9 @@ class SchemaxEngine(Engine):
             prompts, stop = work.prompts(stacked), work.stop
         windows = Windows(self.prepared, self.config)
         requests, refused = windows.requests((prompt, stop) for prompt in prompts)
-        done = outputs(run(self.prepared, iter(requests), self.config))
+        filled = chain.from_iterable(passes(self.prepared, iter(requests), self.config))
         written: dict[int, Any] = {}
-        for place, output in chain(refused, done):
+        for place, output in chain(refused, outputs(filled)):
             if output.problem is not None:
                 raise BenchmarkError(f"{self.name}, document {place}: {output.problem}")
             written[place] = tuple(slot.ids for slot in output.slots)

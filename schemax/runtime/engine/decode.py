@@ -58,15 +58,6 @@ class PausableRequests(Iterator[Request]):
         return request
 
 
-def run(
-    model: AnyModel,
-    requests: Iterator[Request],
-    config: DecodingConfig,
-) -> Iterator[Filled]:
-    """Requests as they are done."""
-    return chain.from_iterable(passes(model, requests, config))
-
-
 def passes(
     model: AnyModel,
     requests: Iterator[Request],
@@ -165,7 +156,7 @@ def decode(
             raise ValueError(request[0][1].problem)
         requests.append(request)
     filled: dict[int, tuple[SlotOutput, ...]] = {}
-    for request, slots in run(model, iter(requests), config):
+    for request, slots in chain.from_iterable(passes(model, iter(requests), config)):
         if isinstance(slots, DocumentOutput):
             raise ModelError(str(slots.problem))
         filled[request.places[0]] = slots
