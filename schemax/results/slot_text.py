@@ -31,8 +31,7 @@ class SlotText:
     legal_at_start: the same at the first token alone. None where the model wrote keys and values
         itself.
     alternatives: for an Enum, Literal or bool, every choice and its probability among the choices,
-        None for null. For other fields decoded with `beams`, the texts of all beams, best first,
-        with the probability of each by itself, as in `probability`.
+        None for null. Empty for other fields.
     left_out: True if the text is too improbable (the decoding's `min_probability`) to count as a
         value: `raw` and `confidence` refer to the text, the field has its value without a text.
     items: for a list in two phases, whose raw text is the count, the slots of every item.

@@ -75,7 +75,7 @@ def load(
     device_map: spreads the model over devices; see transformers. Requires accelerate.
     quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
     adapter: a LoRA adapter, merged into the weights unless these are quantized.
-    compile: whether chains of pointwise operations are compiled; see `runtime.pointwise`.
+    compile: whether chains of pointwise operations are compiled; see `runtime.models.pointwise`.
     revision: of `name` on the Hub: branch, tag or commit.
 
     Raises ModelError for a folder without config, safetensors weights or tokenizer, for models
