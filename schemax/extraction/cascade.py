@@ -60,7 +60,7 @@ class Answered(NamedTuple):
     def instead_of(self, item: Extraction[Any]) -> Extraction[Any]:
         """The earlier answers, in the place of an extraction that failed, with its reason."""
         errors = [FieldError(None, f"{self.model}: {error.message}") for error in item.errors]
-        return replace(self.item, errors=(*self.item.errors, *errors), is_gone=item.is_gone)
+        return replace(self.item, errors=(*self.item.errors, *errors), cause=item.cause)
 
 
 def cascade_of(load: Callable[[], Any], further: Further) -> Any:

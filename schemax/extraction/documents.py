@@ -20,6 +20,7 @@ from schemax.extraction.cascade import Answered
 from schemax.formats import OutputFormat
 from schemax.reading.markup import Html, plain_text, recognised
 from schemax.results import Extraction, failed
+from schemax.tokens import Cause
 
 # Per document: tokenizers take some 60 bytes of memory for a character, and their regular
 # expressions give up on longer runs.
@@ -72,9 +73,9 @@ class Document:
         """What all models have read before the document. own: what the present one reads."""
         return own if self.answered is None else f"{self.answered.prompt}\n{own}"
 
-    def failed(self, problem: str, *, steps: int = 0, is_gone: bool = False) -> Extraction[Any]:
+    def failed(self, problem: str, steps: int = 0, cause: Cause | None = None) -> Extraction[Any]:
         """The extraction without this model's answers."""
-        item = failed(self.index, self.id, problem, steps=steps, is_gone=is_gone)
+        item = failed(self.index, self.id, problem, steps=steps, cause=cause)
         return item if self.answered is None else self.answered.instead_of(item)
 
 

@@ -28,7 +28,7 @@ from schemax.extraction.readout import null_text, prompt_of, read_out, review
 from schemax.results import Extraction
 from schemax.runtime.engine.decode import Placed, Windows, outputs
 from schemax.runtime.engine.shared import Call, SharedEngine
-from schemax.runtime.slots.outputs import NO_MEMORY, Watcher
+from schemax.runtime.slots.outputs import Watcher
 from schemax.runtime.slots.requests import Filled, Request, new_request
 from schemax.servers.remote import RemoteModel
 from schemax.tokens import PromptIds, SlotOutput, StopTable
@@ -213,11 +213,11 @@ class Extractions:
         extractions = []
         for place, output in placed:
             schema, document = self._owners.pop(place)
-            if output.problem == NO_MEMORY and may_share:
+            if output.cause == "memory" and may_share:
                 self._again.append(document)
                 continue
             if output.problem is not None:
-                extraction = document.failed(output.problem, is_gone=output.is_gone)
+                extraction = document.failed(output.problem, cause=output.cause)
             else:
                 extraction = read_out(document, output, schema, self._calibration)
                 if document.answered is None:

@@ -17,7 +17,7 @@ from schemax.base.messages import clipped, counted, some_of
 from schemax.errors import ExtractionError
 from schemax.results.file_text import Location
 from schemax.results.slot_text import SlotText
-from schemax.tokens import FinishReason
+from schemax.tokens import Cause, FinishReason
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ class Extraction(Generic[T]):
     texts: the texts given for the document, by key of the record ("text" for a bare str); spans are
         offsets into these texts. Empty if the document was not read.
     slots: the decoded text of each attribute, from which `build` has made all the rest.
-    is_gone: True if the server failed to answer, so that a later attempt may succeed.
+    cause: see `tokens.Cause`; None for other reasons, and without a failure.
     partial: for a row without an instance, the values that could be read, by field; nested models
         as dicts. Each value fits its field, but the model's validators have not seen them together.
     """
@@ -175,7 +175,7 @@ class Extraction(Generic[T]):
     steps: int = 0
     texts: Mapping[str, str] = field(default_factory=dict)
     slots: tuple[SlotText | None, ...] = field(default=(), repr=False, compare=False)
-    is_gone: bool = False
+    cause: Cause | None = None
     partial: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -193,6 +193,11 @@ class Extraction(Generic[T]):
     def ok(self) -> bool:
         """True if there is an instance."""
         return self.value is not None
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the server failed to answer, so that a later attempt may succeed."""
+        return self.cause == "server"
 
     def to_row(self, *, details: bool = False) -> dict[str, Any]:
         """Returns the row of a results file, in JSON types; with `details`, all fields' results.
@@ -265,16 +270,11 @@ def json_ready(value: Any) -> Any:
 
 
 def failed(
-    index: int,
-    document_id: str | None,
-    message: str,
-    *,
-    steps: int = 0,
-    is_gone: bool = False,
+    index: int, document_id: str | None, message: str, *, steps: int = 0, cause: Cause | None = None
 ) -> Extraction[Any]:
     """Makes the row of a document that could not be read at all."""
     error = FieldError(None, clipped(message))
-    return Extraction(None, index, document_id, errors=(error,), steps=steps, is_gone=is_gone)
+    return Extraction(None, index, document_id, errors=(error,), steps=steps, cause=cause)
 
 
 def check_on_error(on_error: str) -> None:

@@ -19,7 +19,6 @@ from schemax.compiler.prompt import Conversation
 from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.readout import read_part
 from schemax.results import Extraction
-from schemax.runtime.slots.outputs import TOO_LONG
 from schemax.serve.answers import ApiError
 from schemax.serve.output import Piece, behind, inner, pieces, refusal, text_of, written
 from schemax.serve.request_schemas import ClientSchema
@@ -220,7 +219,7 @@ def _unread(item: Extraction[Any], param: str) -> ApiError:
     message = refusal(item)
     if item.is_gone:
         return ApiError(503, message, headers={"Retry-After": "1"})
-    code = "context_length_exceeded" if message.startswith(TOO_LONG) else None
+    code = "context_length_exceeded" if item.cause == "length" else None
     return ApiError(400, message, param=param, code=code)
 
 

@@ -125,7 +125,8 @@ class RemoteModel(ABC):
         try:
             return request, await self.fill(request)
         except ServerError as error:
-            return request, DocumentOutput((), 0, str(error), is_gone=error.is_gone)
+            output = DocumentOutput((), 0, str(error), cause="server" if error.is_gone else None)
+            return request, output
 
 
 def _results(future: Future[Filled], under_way: dict[Future[Filled], Request]) -> Iterator[Filled]:

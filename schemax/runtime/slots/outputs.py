@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from schemax.tokens import Ids, Role, SlotOutput
-
-NO_MEMORY = "there is not enough memory for a document of this length; shorten the text"
-
-TOO_LONG = "the document is too long"
+from schemax.tokens import Cause, Ids, Role, SlotOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +16,22 @@ class DocumentOutput:
     steps: forward passes that it took part in, prefill and retries included.
     problem: why the document could not be run; None if it was.
     document: its place among the documents of its prompt.
-    is_gone: whether a server was out of reach, so that a later try may succeed.
+    cause: see `tokens.Cause`; None for other problems.
     """
 
     slots: tuple[SlotOutput, ...]
     steps: int
     problem: str | None = None
     document: int = 0
-    is_gone: bool = False
+    cause: Cause | None = None
 
 
-NO_ROOM = DocumentOutput((), 0, NO_MEMORY)
+NO_ROOM = DocumentOutput(
+    (),
+    0,
+    "there is not enough memory for a document of this length; shorten the text",
+    cause="memory",
+)
 """The output of each document of a request that exceeds the memory."""
 
 
@@ -53,9 +54,10 @@ def too_long(problem: str, num_tokens: int) -> DocumentOutput:
     return DocumentOutput(
         (),
         0,
-        f"{TOO_LONG}: its prompt {problem} ({num_tokens:,} tokens are the text "
+        f"the document is too long: its prompt {problem} ({num_tokens:,} tokens are the text "
         "itself, the others the instruction, keys and budgets); shorten what is long or choose a "
         "model with a longer context",
+        cause="length",
     )
 
 
