@@ -60,13 +60,13 @@ class Written:
         firsts = table.logprobs[slots, self._starts].tolist()
         ends, starts = table.step[slots].tolist(), self._starts.tolist()
         rows = zip(self._watched, slots.tolist(), self._rivals, strict=True)
-        for row, ((watcher, asked), slot, rivals) in enumerate(rows):
-            if asked is None:
+        for row, ((watcher, named), slot, rivals) in enumerate(rows):
+            if named is None:
                 counts[watcher] += 1
                 continue
             ids = tuple(table.written[slot, starts[row] : ends[row]].tolist())
             told = starts[row], ids, firsts[row], rivals
-            steps[watcher].append(Step(asked.place, asked.path, asked.role, *told))
+            steps[watcher].append(Step(named.place, named.path, named.role, *told))
         for watcher, own_steps in steps.items():
             if watcher not in failed:
                 watcher.saw(own_steps, counts[watcher], done(watcher))
