@@ -16,7 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from errno import EDQUOT, EFBIG, ENOSPC
-from typing import Any
+from typing import Any, Literal
+
+Cause = Literal["memory", "length", "server"]
+"""Why a document could not be run: memory or the model's context does not suffice for it, or a
+server failed, so that a later attempt may succeed."""
 
 FULL_DISK = (EDQUOT, EFBIG, ENOSPC)
 """The numbers of an OSError on a full disk."""
@@ -62,13 +66,20 @@ class ModelError(SchemaxError):
 class ServerError(ModelError):
     """A server that does not answer, or refuses a request.
 
-    is_gone: whether the server is at fault, so that a later try may succeed.
+    cause: why a document could not be run, where that is known.
     status: the HTTP status.
     """
 
-    def __init__(self, message: str, *, is_gone: bool = False, status: int | None = None) -> None:
-        self.is_gone, self.status = is_gone, status
+    def __init__(
+        self, message: str, *, cause: Cause | None = None, status: int | None = None
+    ) -> None:
+        self.cause, self.status = cause, status
         super().__init__(message)
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the server is at fault, so that a later attempt may succeed."""
+        return self.cause == "server"
 
 
 class InputError(SchemaxError):

@@ -28,10 +28,6 @@ FREE = "free"
 
 FinishReason = Literal["stop", "eos", "length"]
 
-Cause = Literal["memory", "length", "server"]
-"""Why a document could not be run: memory or the model's context does not suffice for it, or a
-server failed, so that a later attempt may succeed."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StopTable:

@@ -15,12 +15,11 @@ from schemax.attributes.settings import require_model
 from schemax.base.messages import clipped, did_you_mean, some_of
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig
-from schemax.errors import InputError, SchemaError
+from schemax.errors import Cause, InputError, SchemaError
 from schemax.extraction.cascade import Answered
 from schemax.formats import OutputFormat
 from schemax.reading.markup import Html, plain_text, recognised
 from schemax.results import Extraction, failed
-from schemax.tokens import Cause
 
 # Per document: tokenizers take some 60 bytes of memory for a character, and their regular
 # expressions give up on longer runs.

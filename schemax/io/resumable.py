@@ -268,5 +268,5 @@ def compute_lines(
     with closing(compute(extract, form, rows)) as stream:
         for (key, row), item, cells in stream:
             if item.is_gone:
-                raise ServerError(item.errors[0].message, is_gone=True)
+                raise ServerError(item.errors[0].message, cause="server")
             yield key, row.line(cells), item

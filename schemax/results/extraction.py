@@ -14,10 +14,10 @@ from pydantic_core import to_jsonable_python
 
 from schemax.attributes.classes import dumped
 from schemax.base.messages import clipped, counted, some_of
-from schemax.errors import ExtractionError
+from schemax.errors import Cause, ExtractionError
 from schemax.results.file_text import Location
 from schemax.results.slot_text import SlotText
-from schemax.tokens import Cause, FinishReason
+from schemax.tokens import FinishReason
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ class Extraction(Generic[T]):
     texts: the texts given for the document, by key of the record ("text" for a bare str); spans are
         offsets into these texts. Empty if the document was not read.
     slots: the decoded text of each attribute, from which `build` has made all the rest.
-    cause: see `tokens.Cause`; None for other reasons, and without a failure.
+    cause: see `errors.Cause`; None for other reasons, and without a failure.
     partial: for a row without an instance, the values that could be read, by field; nested models
         as dicts. Each value fits its field, but the model's validators have not seen them together.
     """

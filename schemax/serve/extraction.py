@@ -172,7 +172,7 @@ async def _slots(items: Any, schema: ClientSchema) -> AsyncGenerator[dict[str, A
         async for item in items:
             row = {name: item.to_row()[name] for name in ("id", "index", "errors")}
             slots = slots_to_json(attributes, item.slots) if item.slots else []
-            row |= {"labels": labels, "slots": slots, "steps": item.steps, "is_gone": item.is_gone}
+            row |= {"labels": labels, "slots": slots, "steps": item.steps, "cause": item.cause}
             yield row
 
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from schemax.base.messages import clipped
-from schemax.errors import ServerError
+from schemax.errors import Cause, ServerError
 
 T = TypeVar("T")
 
@@ -170,7 +170,8 @@ class Client:
             except httpx2.HTTPError:
                 gone = True
         self._is_gone = gone
-        return ServerError(f"{self.url}{path} {failure}", is_gone=gone, status=failure.status)
+        cause: Cause | None = "server" if gone else None
+        return ServerError(f"{self.url}{path} {failure}", cause=cause, status=failure.status)
 
 
 class _Failure(Exception):

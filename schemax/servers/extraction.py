@@ -97,7 +97,7 @@ class ExtractionModel(RemoteModel):
         try:
             (row,) = reply["rows"]
             if not row["slots"]:
-                raise ServerError(str(row["errors"][0]["message"]), is_gone=bool(row["is_gone"]))
+                raise ServerError(str(row["errors"][0]["message"]), cause=row["cause"])
             return (ServedSlots((), "eos", passes=int(row["steps"]), reply=reply),)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise _unreadable(reply) from error

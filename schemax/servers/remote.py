@@ -125,8 +125,7 @@ class RemoteModel(ABC):
         try:
             return request, await self.fill(request)
         except ServerError as error:
-            output = DocumentOutput((), 0, str(error), cause="server" if error.is_gone else None)
-            return request, output
+            return request, DocumentOutput((), 0, str(error), cause=error.cause)
 
 
 def _results(future: Future[Filled], under_way: dict[Future[Filled], Request]) -> Iterator[Filled]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from schemax.tokens import Cause, Ids, Role, SlotOutput
+from schemax.errors import Cause
+from schemax.tokens import Ids, Role, SlotOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class DocumentOutput:
     steps: forward passes that it took part in, prefill and retries included.
     problem: why the document could not be run; None if it was.
     document: its place among the documents of its prompt.
-    cause: see `tokens.Cause`; None for other problems.
+    cause: see `errors.Cause`; None for other problems.
     """
 
     slots: tuple[SlotOutput, ...]
