@@ -203,19 +203,15 @@ class Extractor(AbstractContextManager["Extractor"]):
 
         prompt = None if prompt is None else read_prompt_file(prompt)
         settings: Any = {"format": format, "template": template, "decoding": decoding}
-        connection: Any = {"model": model, "tokenizer": tokenizer, "api_key": api_key, "kind": kind}
-        connection |= {
-            "concurrency": concurrency,
-            "timeout": timeout,
-            "probabilities": probabilities,
-        }
-        served = connect(url, **connection)
+        given: Any = {"model": model, "tokenizer": tokenizer, "api_key": api_key, "kind": kind}
+        given |= {"concurrency": concurrency, "timeout": timeout, "probabilities": probabilities}
+        served = connect(url, **given)
         usual = served.trained.decoding
         if usual is not None and usual.constrain == "document":
             usual = replace(usual, constrain="types")  # no server can hold texts to a document
         if usual is None or served.model.refusal(usual):
             usual = resolve_decoding(served.model.usual_decoding)
-        again = partial(cls.from_server, url, **connection)
+        again = partial(cls.from_server, url, **given)
         return cls._of(served, usual, prompt, settings, again, served.tokenizer.eos_ids)
 
     @classmethod
