@@ -20,6 +20,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, TypeAlias, cast
+from weakref import finalize
 
 from schemax.errors import InputError
 
@@ -403,6 +404,7 @@ class Shelf:
     def __init__(self) -> None:
         # Streams may read their input in another thread than the one that began them.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        finalize(self, self._database.close)
         self._database.executescript(
             "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
             "CREATE TABLE shelf (key BLOB PRIMARY KEY, value TEXT) WITHOUT ROWID; BEGIN"
