@@ -14,6 +14,7 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, BinaryIO
 from urllib.parse import unquote
+from weakref import finalize
 
 from schemax.base.messages import reason_of, some_of
 from schemax.errors import InputError
@@ -149,6 +150,7 @@ class IcebergTable:
         if not catalog or "." not in self._table_name or "/" in self._table_name:
             raise InputError(f"cannot write {name}: name it {ICEBERG}CATALOG/NAMESPACE.TABLE")
         self._catalog = module.load_catalog(catalog)
+        finalize(self, self._catalog.close)
 
     def table(self) -> Any:
         """The table as it is now; None where there is none yet."""

@@ -64,6 +64,17 @@ class _Reached:
         return reaching(self._place, self._answers)(attribute) if callable(attribute) else attribute
 
 
+class _RawFile(_Reached):
+    """An open file. It is closed once, though files in fsspec's memory say that they stay open."""
+
+    closed = False
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            reaching(self._place, self._answers)(self._inner.close)()
+
+
 class Store(_Reached):
     """A file system of fsspec."""
 
@@ -71,7 +82,7 @@ class Store(_Reached):
         """Opens a file with Python's buffer, since fsspec's cannot bound the length of lines."""
         answers = (OSError,) if mode == "rb" else _ANSWERS  # readers report how far they came
         with reaching(self._place):
-            raw: Any = _Reached(self._inner.open(path, mode), self._place, answers)
+            raw: Any = _RawFile(self._inner.open(path, mode), self._place, answers)
         return cast(BinaryIO, (io.BufferedReader if mode == "rb" else io.BufferedWriter)(raw))
 
 

@@ -76,10 +76,10 @@ def read(name: str) -> pyarrow.Table:
         return pyarrow.table(DeltaTable(name).to_pyarrow_table())
     from pyiceberg.catalog import load_catalog
 
-    catalog = load_catalog("shop")
-    if not catalog.table_exists("night.televisions"):
-        return pyarrow.table({"index": [], "id": []})
-    return catalog.load_table("night.televisions").scan().to_arrow()
+    with load_catalog("shop") as catalog:
+        if not catalog.table_exists("night.televisions"):
+            return pyarrow.table({"index": [], "id": []})
+        return catalog.load_table("night.televisions").scan().to_arrow()
 
 
 def test_runs_add_their_rows(run: Run, tmp_path: Path, name: str) -> None:
