@@ -14,7 +14,6 @@ import math
 import os
 import sys
 import traceback
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,7 +58,7 @@ class Verb(TyperCommand):
         super().__init__(name, help=_docstring(name), rich_markup_mode="markdown")
         self.verb = name
 
-    @cached_property
+    @property
     def command(self) -> Any:
         module = import_module(f"schemax.commands.{_MODULES[self.verb]}")
         alone = typer.Typer(**_APPEARANCE)
