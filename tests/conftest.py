@@ -90,15 +90,28 @@ def slow_but(usual: Container[Any], values: Iterable[Any], key: Any = lambda val
 
 
 def combinations(names: str, *axes: Sequence[Any], **more: Any) -> pytest.MarkDecorator:
-    """All combinations of these values; usual runs try as few as hold every value once."""
-    places = [range(len(axis)) for axis in axes]
-    usual = {tuple(n % len(axis) for axis in axes) for n in range(max(map(len, axes)))}
+    """All combinations of these values.
+
+    Usual runs try as few as hold every value once, slow runs as many again, and runs before a
+    release all.
+    """
+
+    def some(step: int) -> set[tuple[int, ...]]:
+        return {
+            tuple((n + step * axis) % len(values) for axis, values in enumerate(axes))
+            for n in range(max(map(len, axes)))
+        }
+
+    def marks(indices: tuple[int, ...]) -> Any:
+        if indices in some(0):
+            return ()
+        return pytest.mark.slow if indices in some(1) else pytest.mark.release
+
     values = [
         pytest.param(
-            *(axis[n] for axis, n in zip(axes, place, strict=True)),
-            marks=() if place in usual else pytest.mark.slow,
+            *(axis[n] for axis, n in zip(axes, indices, strict=True)), marks=marks(indices)
         )
-        for place in product(*places)
+        for indices in product(*(range(len(axis)) for axis in axes))
     ]
     return pytest.mark.parametrize(names, values, **more)
 

@@ -105,6 +105,7 @@ def test_the_list_of_schemas(run: Run) -> None:
     assert laptop == ["laptop", "laptop", "products", "16"]
 
 
+@pytest.mark.slow
 def test_auto_chooses_by_the_category_of_each_row(run: Run, tmp_path: Path) -> None:
     shelves = ["Electronics > TVs", "Teas", "Submarines", "Submarines", None]
     source = [{"id": n, "shelf": s, "t": TITLES[n]} for n, s in enumerate(shelves)]

@@ -103,6 +103,7 @@ def test_round_trip_of_a_plain_model_as_text() -> None:
     assert written["link"]["anyOf"][0]["format"] == "uri"
 
 
+@pytest.mark.slow
 def test_formats_come_back_as_the_same_kinds() -> None:
     class Visit(AttrSchema):
         stay: timedelta

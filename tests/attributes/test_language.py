@@ -396,6 +396,7 @@ def test_ready_made_schemas_take_the_language(run: Run, tmp_path: Path) -> None:
         assert document.get("language") == language
 
 
+@pytest.mark.slow
 def test_an_unknown_language_is_bad_usage(run: Run) -> None:
     verbs = (
         ("extract", "shop.py:Offer", "in.jsonl"),
@@ -442,7 +443,7 @@ for task in pickle.load(sys.stdin.buffer):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_another_process_reads_in_the_language(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -478,6 +479,7 @@ def test_trace_takes_the_language(days: Path) -> None:
         assert json.loads(result.stdout)["row"]["attributes"] == {"available": value}
 
 
+@pytest.mark.slow
 def test_evaluate_takes_the_language(days: Path) -> None:
     """Labels are read in the language, as values are."""
     labels = ["2021-04-03", "03/04/2021"]
@@ -518,6 +520,7 @@ def test_a_trained_model_keeps_the_language(days: Path, folder: Path) -> None:
     assert languages_of(read_schema("out")) == {"available": "fr"}
 
 
+@pytest.mark.slow
 def test_the_server_takes_the_language_of_the_document() -> None:
     day = {"type": "string", "format": "date", "description": "Available from"}
     schema = {"title": "product", "type": "object", "properties": {"available": day}}

@@ -333,6 +333,7 @@ def test_what_has_to_have_a_value_keeps_it(extractor: Extractor) -> None:
     assert any(item.value.size != 99 for item in kept)
 
 
+@pytest.mark.slow
 def test_the_autoregressive_layout_knows_no_probability(extractor: Extractor) -> None:
     strict = calibrated(extractor, Calibration(2.0, 1.0, 1.0))
     found = read(strict, Small, layout="autoregressive", min_probability=1.0)

@@ -76,7 +76,7 @@ def loaded(
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_what_is_neither_here_nor_there_is_said_soon(
     endpoint: str, loaded: Mapping[str, Any]
 ) -> None:

@@ -57,7 +57,7 @@ def test_what_the_environment_sets_stays(
     assert dict(os.environ) == before
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("first", "expected"),
     [

@@ -61,6 +61,7 @@ def invoke(*args: object) -> Any:
     return CliRunner().invoke(app, list(map(str, args)))
 
 
+@pytest.mark.slow
 def test_the_template_of_a_class_and_all_else_are_written(tuned: Path) -> None:
     for folder in (tuned, tuned / "adapter"):
         extractor = Extractor.from_pretrained(folder, device="cpu")

@@ -15,6 +15,7 @@ from schemax.runtime.sampling.sampler import Sampler
 from schemax.runtime.sampling.slot_grammars import SlotGrammars
 
 
+@pytest.mark.slow
 def test_both_runs_are_of_the_same_tokens(codec: TextCodec) -> None:
     usual = DecoderModel.run_batch, Sampler.begin, Sampler.finish, SlotGrammars.settle
     told: list[str] = []

@@ -179,6 +179,7 @@ def test_torch_is_left_as_it_was() -> None:
     assert torch.from_numpy is usual
 
 
+@pytest.mark.slow
 def test_passes_are_counted_by_line() -> None:
     rows = list(measure_passes((32,), ("free",)))
     assert [row.reads for row in rows] == [False, True]
@@ -192,7 +193,7 @@ def test_passes_are_counted_by_line() -> None:
         assert all("runtime/" in line for line in lines)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_commands(tmp_path: Path) -> None:
     path = tmp_path / "host.json"
     done = CliRunner().invoke(app, ["host", "--documents", "3", "-q", "--json", str(path)])

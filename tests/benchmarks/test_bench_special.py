@@ -59,7 +59,7 @@ def test_the_server_and_generate_write_the_same(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_commands() -> None:
     waves = CliRunner().invoke(app, ["waves", "-q", "--documents", "2", "--repeats", "1"])
     assert waves.exit_code == 0, waves.output

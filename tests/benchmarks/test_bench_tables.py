@@ -36,7 +36,7 @@ def test_a_run_without_a_model_is_a_whole_run(
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_memory_does_not_grow_with_rows() -> None:
     """18,000 rows more would be 25 MiB and more, if something kept them."""
     peaks = [run_apart(".jsonl", rows)[1] for rows in (2_000, 20_000)]

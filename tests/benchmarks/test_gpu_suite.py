@@ -72,7 +72,7 @@ def test_measurements_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slow.skipped == late.skipped == NO_TIME
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_one_command_tells_all_of_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shortened, on a CPU: what is measured is kept, and the next run goes on."""
     out = tmp_path / "card"

@@ -135,6 +135,7 @@ def test_id_and_text_name_the_keys(run: Run) -> None:
     refused(run("extract", SCHEMA, "-", "--text", " , ", stdin=b""), "--text")
 
 
+@pytest.mark.slow
 def test_mixed_categories_are_read_by_their_own_schemas(run: Run) -> None:
     data = b'{"kind": "TV", "t": "LG"}\n{"kind": "tea", "t": "Mint"}\n{"kind": "?", "t": "x"}\n'
     result = run("extract", f"TV={SCHEMA},tea", "-", "--category", "kind", stdin=data)
@@ -229,6 +230,7 @@ def test_the_demo_declares_the_television_of_the_readme() -> None:
     assert declared.strip() in inspect.getsource(demo.Television)
 
 
+@pytest.mark.slow
 def test_the_default_model_says_what_it_is_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     if not (resource_dir("embedded") / "model.safetensors").is_file():
         pytest.skip("the embedded model is not here")

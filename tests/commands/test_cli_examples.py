@@ -75,6 +75,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -165,6 +166,7 @@ def shown_prompts(
     return done, given
 
 
+@pytest.mark.slow
 def test_evaluate_shows_examples_by_category(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from command_line import SCHEMA, Run, refused
 from schemax.attributes.ready_made import demonstrations_of
 
 
+@pytest.mark.slow
 def test_schemas_come_from_names_modules_and_files(run: Run, tmp_path: Path) -> None:
     document = {"title": "Lamp", "type": "object", "properties": {"watts": {"type": "number"}}}
     (tmp_path / "lamp.json").write_text(json.dumps(document))

@@ -41,7 +41,7 @@ def test_help_and_checks_do_not_import_torch(tmp_path: Path, given: list[str]) -
     assert job.communicate()[1].splitlines()[-1:] == [b"[]"]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_pipe_carries_rows_and_nothing_else(run: Run, tmp_path: Path) -> None:
     job = process("-m", "schemax", "extract", SCHEMA, "-", cwd=tmp_path)
     out, err = job.communicate(b'"LG"\n{\n"Sony \xf0\x9f\x98\x80"\n')
@@ -53,7 +53,7 @@ def test_a_pipe_carries_rows_and_nothing_else(run: Run, tmp_path: Path) -> None:
     assert b"Traceback" not in err
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_reader_that_leaves_ends_the_run_quietly(run: Run, tmp_path: Path) -> None:
     # More rows than a pipe holds, so that some are left to write whenever the reader leaves.
     source = jsonl(tmp_path / "in.jsonl", TITLES * 300)
@@ -80,7 +80,7 @@ def test_an_interrupt_during_imports_is_quiet(tmp_path: Path) -> None:
     assert (job.returncode, out, err) == (-signal.SIGINT, b"", b"")
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("stop", "status", "word"),
     [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")],
@@ -107,7 +107,7 @@ def test_a_run_that_is_stopped_keeps_its_rows(
     assert b"\r" not in err
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_bar_on_the_terminal_leaves_the_rows_alone(run: Run, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     args = ("-m", "schemax", "extract", SCHEMA, "-")

@@ -102,7 +102,7 @@ def test_segments_join_without_prefix_spaces(any_codec: TextCodec) -> None:
     assert text_of(any_codec, joined) == "".join(parts)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_transformers_tokenizer_gives_the_same(data: Path) -> None:
     from transformers import PreTrainedTokenizerFast
 

@@ -273,6 +273,7 @@ def extractor(backend: tokenizers.Tokenizer) -> Extractor:
     return Extractor(tiny_model("qwen3", backend.get_vocab_size()), backend, template="verbatim")
 
 
+@pytest.mark.slow
 @combinations("decoding, format", ["isolated", "paper", "autoregressive"], format_names())
 def test_extracts_with_examples(extractor: Extractor, format: str, decoding: str) -> None:
     settings: dict[str, Any] = {"format": format, "decoding": decoding, "on_error": "null"}

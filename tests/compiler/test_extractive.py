@@ -141,6 +141,7 @@ def test_texts_stand_in_hard_documents(
 ODD = [*"aB1 \"\\&<>:#-,|\n'é日\U0001f600\u0301\t%"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 @given(
     document=st.text(

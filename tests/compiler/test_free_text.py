@@ -71,7 +71,7 @@ def test_the_table_is_the_matcher_s(folder: Any) -> None:
                 state = int(table[state, token])
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("folder", codecs())
 def test_real_texts_need_no_matcher(folder: Any) -> None:
     """Brands and titles stay within the table from their first token to the delimiter."""

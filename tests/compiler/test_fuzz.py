@@ -310,6 +310,7 @@ def test_any_json_schema_is_a_class_or_a_schema_error(document: Any) -> None:
             AttrSchema.from_json_schema(given_as).model_json_schema()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::schemax.errors.SchemaWarning")
 @example(document={"type": "object", "properties": {"a": {"type": "string"}}, "format": 5})
 @example(

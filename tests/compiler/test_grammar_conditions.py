@@ -125,6 +125,7 @@ def test_decimals_are_as_long_as_declared(limits: dict[str, Any]) -> None:
 # --- dates --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_all_days_of_the_calendar_and_no_others() -> None:
     grammar = grammar_of(attribute_of(date), "yaml")
     for year, month, day in product((0, 1, 1900, 2000, 2023, 2024, 9999), range(14), range(33)):

@@ -204,7 +204,7 @@ def test_token_by_token(codec: TextCodec, name: str) -> None:
     check_token_by_token(codec, name, list(SAMPLES))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @in_each_format
 def test_tokens_of_a_large_vocabulary(data: Path, name: str) -> None:
     folder = data / "tokenizers" / "qwen2"
@@ -216,6 +216,7 @@ def test_tokens_of_a_large_vocabulary(data: Path, name: str) -> None:
 # --- spellings ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @in_each_format
 def test_a_spelling_writes_every_character_as_escape_does(name: str) -> None:
     output = get_format(name)

@@ -50,6 +50,7 @@ def test_a_panic_is_an_error_with_a_reason(panicking: Tokenizer) -> None:
     assert codec.decode_bytes(codec.encode("still here")) == b"still here"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decoding", ["isolated", "paper:documents_per_prompt=2"])
 def test_a_panic_is_the_error_of_its_row(extractor: Extractor, decoding: str) -> None:
     products = ["LG OLED C3", HOSTILE, "Sony Bravia", {"id": "7", "t": HOSTILE}, "TCL Roku"]
@@ -65,6 +66,7 @@ def test_a_panic_is_the_error_of_its_row(extractor: Extractor, decoding: str) ->
     assert [_raw(item) for item in found if item.fields] == [_raw(item) for item in alone]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["truncate", "chunk"])
 def test_a_panic_over_a_long_document_is_the_error_of_its_row(
     extractor: Extractor, tmp_path: Path, mode: TooLong

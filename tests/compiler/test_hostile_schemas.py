@@ -384,6 +384,7 @@ def test_too_many_choices_are_refused(choices: list[str]) -> None:
     refused("choices|parts", x={"anyOf": [{"const": choice} for choice in choices]})
 
 
+@pytest.mark.slow
 def test_ten_thousand_choices_compile_in_time(codec: TextCodec) -> None:
     model = declared(x={"enum": [f"choice {n}" for n in range(10_000)]})
     with in_time():

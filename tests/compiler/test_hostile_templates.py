@@ -112,6 +112,7 @@ def test_what_templates_usually_do_is_left_to_them(codec: TextCodec) -> None:
     assert compile_schema(Small, codec, template=usual + SHOWN).prompt.instruction.rstrip() == plain
 
 
+@pytest.mark.slow
 def test_a_template_object_is_trusted(codec: TextCodec) -> None:
     trusted = jinja2.Template("{{ 'a' * 1000001 }}" + SHOWN)
     assert len(compile_schema(Small, codec, template=trusted).prompt.instruction) == 1_000_001

@@ -105,6 +105,7 @@ def test_a_tokenizer_that_cuts_quotes_off_may_open_texts() -> None:
 FOLDERS = sorted((DATA / "tokenizers").glob("*/"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but({"json"}, ["json", "yaml", "xml"]))
 @pytest.mark.parametrize("folder", slow_but(FOLDERS[:1], FOLDERS), ids=lambda folder: folder.name)
 def test_every_value_can_be_written_as_the_tokenizer_cuts_it(folder: Any, name: str) -> None:

@@ -26,6 +26,7 @@ def model() -> Any:
     return Extractor.from_pretrained(FOLDER, device="cpu").model.model
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:examples are not shown")  # by the embedded model's template
 @pytest.mark.parametrize("title", slow_but(TITLES[:2], TITLES))
 def test_the_code_for_schemax(title: str, model: Any) -> None:

@@ -63,6 +63,7 @@ def test_the_pages_show_what_is_run_here() -> None:
     assert [kind for kind, _ in blocks("servers.md")] == ["python", "bash", "bash", "bash"]
 
 
+@pytest.mark.slow
 def test_serving_in_python(url: str) -> None:
     """All but OpenAI's client, which has its own test."""
     codes = [code for kind, code in blocks("serve.md") if kind == "python"]
@@ -108,7 +109,7 @@ def test_the_commands_of_serving(url: str) -> None:
         assert option in options
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_servers(tmp_path: Path) -> None:
     model = Extractor.from_pretrained(FOLDER, device="cpu").model.model
     (_, code), (_, command), *_ = blocks("servers.md")

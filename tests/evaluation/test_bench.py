@@ -165,6 +165,7 @@ def test_a_grammar_allows_the_given_answers(model: Any, codec: TextCodec) -> Non
     assert outcome.skipped is None
 
 
+@pytest.mark.slow
 def test_passes_are_those_of_the_longest_value(model: Any, codec: TextCodec) -> None:
     work = generate_work(SMALL, codec.vocab_size)
     (outcome,) = measure_engines(
@@ -214,6 +215,7 @@ def test_an_instruction_is_read_once(model: Any, codec: TextCodec) -> None:
         assert [n for n in read if n in instructions] == instructions, name
 
 
+@pytest.mark.slow
 def test_drafts_are_right_as_often_as_is_stated(model: Any, codec: TextCodec) -> None:
     work = generate_work(SMALL, codec.vocab_size).part(1)
     passes = []
@@ -228,6 +230,7 @@ def test_drafts_are_right_as_often_as_is_stated(model: Any, codec: TextCodec) ->
     assert passes[1] < passes[0] / 3
 
 
+@pytest.mark.slow
 def test_a_draft_is_stopped_where_it_is_not_sure(model: Any, codec: TextCodec) -> None:
     work = generate_work(Sizes(documents=2, document_tokens=40, attributes=6), codec.vocab_size)
     (engine,) = build_engines(["draft"], model, EngineOptions())

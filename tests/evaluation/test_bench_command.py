@@ -40,6 +40,7 @@ def show(*arguments: str) -> Any:
     return CliRunner().invoke(developers, ["show", *arguments])
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path: Path) -> None:
     page, results = tmp_path / "page.md", tmp_path / "bench.json"
     page.write_text(f"# Speed\n{BEGIN}\nnone yet\n{END}\nthe end\n")
@@ -83,6 +84,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert (tmp_path / "p.svg").exists() == can_plot()
 
 
+@pytest.mark.slow
 def test_the_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.compare.GRID_DOCUMENTS", (1, 2))
     monkeypatch.setattr("benchmarks.compare.GRID_BATCHES", (2,))
@@ -138,6 +140,7 @@ def server() -> Iterator[str]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_server_is_asked_for_the_same_products(server: str, folder: Path, tmp_path: Path) -> None:
     data = jsonl(tmp_path / "gold.jsonl", ROWS)
     done = bench(
@@ -161,6 +164,7 @@ def test_a_server_is_asked_for_the_same_products(server: str, folder: Path, tmp_
     assert any("Tazo Zen 24 ct" in codec.text_of(body["prompt"]) for _, body in Fake.asked)
 
 
+@pytest.mark.slow
 def test_a_model_is_measured_on_its_documents(folder: Path, tmp_path: Path) -> None:
     data = jsonl(tmp_path / "gold.jsonl", ROWS)
     done = bench(

@@ -272,6 +272,7 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["calibrate", *map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_calibrate(
     folder: Path, tmp_path: Path, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

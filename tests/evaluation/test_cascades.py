@@ -19,6 +19,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_curve_goes_from_one_model_to_the_next(run: Run, model: Path, tmp_path: Path) -> None:
     file = jsonl(tmp_path / "test.jsonl", ROWS)

@@ -28,6 +28,7 @@ def by_name(diagnosis: Diagnosis) -> dict[str, Any]:
     return {found.name: found for found in diagnosis.agreements}
 
 
+@pytest.mark.slow
 def test_every_way_to_decode_is_compared(codec: TextCodec) -> None:
     diagnosis = doctor(tiny_model("qwen3", codec.vocab_size), tokenizer=codec)
     found = by_name(diagnosis)

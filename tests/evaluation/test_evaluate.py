@@ -260,7 +260,7 @@ def test_all_settings_in_one_run(folder: Path, gold: str) -> None:
         assert words in shown.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_embedded_model_end_to_end(tmp_path: Path) -> None:
     rows = [
         {"id": "t", "category": "Tea", "text": "Twinings Green Tea, 20 Count"},
@@ -334,6 +334,7 @@ def test_two_saved_results(tmp_path: Path) -> None:
     assert "documents: 0, 1" in shown.stdout
 
 
+@pytest.mark.slow
 def test_what_was_saved_compares_as_in_the_run(folder: Path, gold: str, tmp_path: Path) -> None:
     model = ("--model", str(folder), "--details")
     both = figures(gold, *model, "--decoding", "isolated,paper")

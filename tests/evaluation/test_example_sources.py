@@ -149,6 +149,7 @@ def mutated(value: Any, odd: Any, at: int) -> Any:
     return walk(value)
 
 
+@pytest.mark.slow
 def test_a_damaged_export_names_its_task(tmp_path: Path) -> None:
     """Every part of an export in turn, replaced by everything that it might be by mistake."""
     entered = {"from_name": "Note", "type": "textarea", "value": {"text": ["organic"]}}

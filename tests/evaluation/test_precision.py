@@ -26,7 +26,7 @@ def drawn(rng: np.random.Generator, documents: int) -> tuple[Floats, Bools, Ints
     return sure[stated], right[stated], numbers[stated], field_of[stated]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("precision", [0.9, 0.95])
 def test_a_promise_holds_as_often_as_it_says(precision: float) -> None:
     """Of 1,000 sets of 250 labelled documents, thresholds break a promise in 50 at most."""

@@ -205,6 +205,7 @@ def test_what_evaluate_shows(settings: tuple[object, ...], tmp_path: Path) -> No
     assert "down to" not in run(gold, *settings).stdout
 
 
+@pytest.mark.slow
 def test_figures_as_json(settings: tuple[object, ...], tmp_path: Path) -> None:
     gold = jsonl(tmp_path / "gold.jsonl", ROWS)
     first, second = json.loads(run(gold, *settings, "--json", "--details").stdout)
@@ -220,6 +221,7 @@ def test_figures_as_json(settings: tuple[object, ...], tmp_path: Path) -> None:
     assert set(other["confidences"].values()) == {None}
 
 
+@pytest.mark.slow
 def test_nothing_to_draw(folder: Path, tmp_path: Path) -> None:
     gold = jsonl(tmp_path / "gold.jsonl", ROWS)
     drawn = tmp_path / "drawn.svg"

@@ -119,6 +119,7 @@ class Tea(AttrSchema):
 """
 
 
+@pytest.mark.slow
 def test_calibrating_on_what_the_model_has_not_seen(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     arguments = ("--model", folder, "--schemas", tmp_path / "shop.py:Tea")

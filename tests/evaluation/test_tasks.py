@@ -43,7 +43,7 @@ def test_debris_is_what_the_prompt_says_and_the_document_does_not(value: str, de
     assert not is_debris(value, f"It says: {value.upper()}", "Read the document.")
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("template", ["generic", None])
 @pytest.mark.parametrize(
     "decoding",

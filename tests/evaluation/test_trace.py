@@ -124,6 +124,7 @@ class Refusing(Offer):
 """
 
 
+@pytest.mark.slow
 def test_second_chances_and_texts_of_choices_have_rows(
     embedded: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +167,7 @@ def test_a_model_that_decodes_a_row_per_slot(codec: Any) -> None:
         assert len(written(found, name)) == result.tokens
 
 
+@pytest.mark.slow
 def test_traces_share_passes(embedded: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several documents at once every one is told what was written for it alone."""
     schema, texts = load_schema("television"), [f"{TITLE} {n}" for n in range(8)]
@@ -205,6 +207,7 @@ def test_a_long_trace_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None
     assert any(line.startswith("brand ") for line in lines)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     result = run(TITLE)
     assert result.exit_code == 0
@@ -220,6 +223,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert (refused.exit_code, "must end with .html" in refused.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_files_give_their_first_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("tvs.jsonl").write_text(json.dumps({"id": 1, "title": TITLE}) + '\n"LG"\n', "utf-8")

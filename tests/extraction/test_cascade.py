@@ -108,6 +108,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", slow_but({"branched", "causal"}, WAYS))
 def test_unsure_fields_are_the_next_models_and_all_others_the_first_ones(
     models: list[Extractor], way: str
@@ -123,6 +124,7 @@ def test_fields_that_look_at_others_see_the_next_models_values(models: list[Extr
     assert asked
 
 
+@pytest.mark.slow
 def test_three_models(models: list[Extractor]) -> None:
     """The third is asked what both others are unsure of."""
     alone = [in_order(model.stream(TITLES, Set)) for model in models]
@@ -177,6 +179,7 @@ def test_an_endless_input_is_read_a_little_ahead(models: list[Extractor]) -> Non
     assert next(read) < 4000
 
 
+@pytest.mark.slow
 def test_it_travels(saved_model: Path) -> None:
     parts = [Extractor.from_pretrained(saved_model) for _ in range(2)]
     both = Extractor.cascade(parts, confidence=0.7)
@@ -185,6 +188,7 @@ def test_it_travels(saved_model: Path) -> None:
     assert there.extract(TITLES[:2], Set) == both.extract(TITLES[:2], Set)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused(models: list[Extractor]) -> None:
     for parts in (models[:1], [Extractor.cascade(models[:2], confidence=0.5), models[2]]):
         with pytest.raises(ValueError, match="two extractors or more"):

@@ -144,6 +144,7 @@ def test_quality_on_annotated_titles(
     assert score_predictions(examples, predictions).protocol.f1 >= least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", slow_but({"json"}, ["json", "yaml", "xml"]))
 def test_a_schema_that_it_was_not_made_for(embedded: Extractor, format: str) -> None:
     """Of 30 titles, fields of the README's television that are right at least so often."""

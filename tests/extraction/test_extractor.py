@@ -295,6 +295,7 @@ def test_progress_goes_to_stderr(extractor: Extractor, capsys: pytest.CaptureFix
     assert "\r" not in captured.err
 
 
+@pytest.mark.slow
 def test_a_format_of_one_s_own(extractor: Extractor, lines_format: OutputFormat) -> None:
     assert get_format("lines") is not None  # the documentation registers it
     compiled = extractor.compile(Loose, format="lines")
@@ -310,6 +311,7 @@ def test_a_format_of_one_s_own(extractor: Extractor, lines_format: OutputFormat)
 # Loading
 
 
+@pytest.mark.slow
 def test_from_pretrained_and_by_name(folder: Path, extractor: Extractor) -> None:
     loaded = Extractor.from_pretrained(folder, format="yaml", device="cpu")
     assert loaded.model.dtype == torch.float32
@@ -379,6 +381,7 @@ def test_models_that_cannot_be_run(codec: TextCodec, fast: PreTrainedTokenizerFa
         Extractor(tiny_model("llama", codec.vocab_size), tokenizers)
 
 
+@pytest.mark.slow
 def test_dynamic_scaling_is_plain_within_the_context(
     codec: TextCodec, fast: PreTrainedTokenizerFast, small: Any
 ) -> None:
@@ -599,6 +602,7 @@ def test_ready_made_schemas_have_names() -> None:
         load_schema("../pyproject")
 
 
+@pytest.mark.slow
 def test_public_names_import_without_torch() -> None:
     code = "import sys; from schemax import *; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

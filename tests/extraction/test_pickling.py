@@ -117,7 +117,7 @@ def test_an_extractor_of_a_model_in_memory_says_what_to_do(codec: TextCodec) -> 
         pickle.dumps(extractor)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_spawned_process_extracts(saved_model: Path) -> None:
     extractor = Extractor.from_pretrained(saved_model, device="cpu")
     model = AttrSchema.from_json_schema({"properties": {"a": {"type": ["string", "null"]}}})

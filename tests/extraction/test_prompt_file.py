@@ -275,6 +275,7 @@ def test_evaluated_documents_are_not_shown(run: Run, tmp_path: Path) -> None:
     refused(run("evaluate", labels, *args), "demonstrations[0] of", "no attribute 'knobs'")
 
 
+@pytest.mark.slow
 def test_every_verb_that_reads_takes_a_prompt(run: Run, tmp_path: Path) -> None:
     for verb in ("extract", "serve", "evaluate", "explain", "calibrate", "trace"):
         assert "--prompt" in run(verb, "--help").stdout, verb

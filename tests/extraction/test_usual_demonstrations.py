@@ -153,6 +153,7 @@ def test_models_that_schemax_trained_are_shown_none() -> None:
     assert embedded.compile(Lamp) is embedded.compile(Lamp, examples=())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decoding", ["isolated", "paper", "autoregressive"])
 def test_extracts_with_them(extractor: Extractor, decoding: str) -> None:
     texts = ["Oak lamp, 9 W", "LG"]

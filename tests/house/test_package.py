@@ -43,7 +43,7 @@ def run_from(site: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_wheel_works_outside_the_source_tree(unpacked: Path) -> None:
     where = run_from(unpacked, "-c", "import schemax; print(schemax.__file__)")
     assert Path(where.strip()).is_relative_to(unpacked)

@@ -74,6 +74,7 @@ def is_name(path: list[str]) -> bool:
     return len(path) == 1 and path[0] in private_names()
 
 
+@pytest.mark.slow
 def test_no_test_reaches_for_private_names() -> None:
     files = [file for file in (ROOT / "tests").rglob("*.py") if file.name != "seams.py"]
     found = {file.name: [*reached_for(file.read_text("utf-8"))] for file in files}

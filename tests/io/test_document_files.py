@@ -321,6 +321,7 @@ def test_html_may_be_nested(tag: str) -> None:
     assert text.split() in (["before", "deep"], ["beforedeep"])
 
 
+@pytest.mark.slow
 def test_many_pages_are_read_in_bounded_time_and_memory() -> None:
     line = [(72, 700, "Total due: 1,249.50 EUR, page of a long document")] * 10
     data = pdf(*[line] * 1999, [(72, 700, "the last page")])
@@ -374,6 +375,7 @@ def inbox(folder: Path) -> Path:
     return folder / "inbox"
 
 
+@pytest.mark.slow
 def test_files_of_all_kinds_become_rows(
     extractor: Extractor,
     tmp_path: Path,
@@ -441,6 +443,7 @@ def test_a_run_over_documents_goes_on(extractor: Extractor, tmp_path: Path) -> N
     assert (rest.rows, rest.computed) == (4, 2)
 
 
+@pytest.mark.slow
 def test_a_file_that_was_mended_is_read_again(extractor: Extractor, tmp_path: Path) -> None:
     place, out = inbox(tmp_path), tmp_path / "out.csv"
     options: Any = {"extractor": extractor, "details": True}
@@ -505,6 +508,7 @@ def test_a_report_has_room_for_so_many_pages(
     assert 0 < len(with_pages) < 40
 
 
+@pytest.mark.slow
 def test_the_example_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (DOCS / "files.md").read_text("utf-8")
     blocks = re.findall(r"^```(python|bash|text)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)

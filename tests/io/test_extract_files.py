@@ -44,6 +44,7 @@ class Stop:
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_call_goes_on_where_the_last_one_was_stopped(
     extractor: Extractor,
     tmp_path: Path,
@@ -83,6 +84,7 @@ def test_a_call_goes_on_where_the_last_one_was_stopped(
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_where_a_call_was_stopped(
     saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +230,7 @@ def numbered(count: int, pulled: list[int]) -> Iterator[tuple[int, str]]:
         yield index, "text"
 
 
+@pytest.mark.slow
 def test_a_straggler_holds_back_a_bounded_number_of_rows() -> None:
     pulled: list[int] = []
     extract = Straggler()
@@ -258,6 +261,7 @@ def test_an_input_that_breaks_off_loses_nothing_before() -> None:
     assert sorted(found) == list(range(100))
 
 
+@pytest.mark.slow
 def test_rows_are_kept_before_they_are_told(
     extractor: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

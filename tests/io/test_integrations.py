@@ -43,6 +43,7 @@ def run(code: str, names: dict[str, Any]) -> None:
     exec(compile(code, "page.md", "exec", dont_inherit=True), names)
 
 
+@pytest.mark.slow
 def test_duckdb() -> None:
     pytest.importorskip("duckdb")
     names: dict[str, Any] = {}
@@ -107,6 +108,7 @@ def in_order_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: str(row["sku"]))
 
 
+@pytest.mark.slow
 def test_datasets() -> None:
     pytest.importorskip("datasets")
     names: dict[str, Any] = {}

@@ -82,6 +82,7 @@ def read(name: str) -> pyarrow.Table:
         return catalog.load_table("night.televisions").scan().to_arrow()
 
 
+@pytest.mark.slow
 def test_runs_add_their_rows(run: Run, tmp_path: Path, name: str) -> None:
     jsonl(tmp_path / "in.jsonl", made())
     result = run(*extract(name, "--details"))
@@ -139,6 +140,7 @@ def test_without_the_package_the_extra_is_named(
     assert f".[{extra}]" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_new_delta_table_is_divided_and_a_whole_one_read(run: Run, tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
     jsonl(tmp_path / "in.jsonl", made(6))
@@ -235,6 +237,7 @@ def test_a_version_stays_what_it_is(tmp_path: Path) -> None:
     assert InputFiles.of([name]).files == (f"{name}@v1",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", slow_but({"commit"}, MOMENTS))
 def test_a_killed_run_adds_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, moment: str

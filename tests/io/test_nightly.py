@@ -151,6 +151,7 @@ def test_repeats_are_known_by_all_that_the_model_sees(run: Run, tmp_path: Path) 
     assert [row["schema"] for row in found("o.jsonl")] == ["x", "x", "y", "x"]
 
 
+@pytest.mark.slow
 def test_a_complete_table_is_skipped_refused_or_replaced(run: Run, tmp_path: Path) -> None:
     texts = made(20)
     source = jsonl(tmp_path / "in.jsonl", texts)
@@ -186,6 +187,7 @@ def test_skip_reads_all_records(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     assert set(computed(tmp_path).values()) == {2}
 
 
+@pytest.mark.slow
 def test_a_merged_table_is_skipped(run: Run, tmp_path: Path) -> None:
     texts = made(20)
     source = jsonl(tmp_path / "in.jsonl", texts)
@@ -201,6 +203,7 @@ def test_a_merged_table_is_skipped(run: Run, tmp_path: Path) -> None:
     assert "nothing is computed" not in run(*extract(source, "--if-complete", "skip")).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", slow_but({25}, [2, 25, 48]))
 def test_a_kill_loses_no_row_that_was_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
@@ -245,6 +248,7 @@ def test_a_kill_loses_no_row_that_was_reused(
     assert left == ["_out.jsonl.keys", "_out.jsonl.run.json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but({"out.jsonl", "out.parquet"}, FORMATS))
 def test_merged_shards_are_the_table_of_one_run(run: Run, tmp_path: Path, name: str) -> None:
     texts = made(30)
@@ -287,6 +291,7 @@ def test_merged_shards_may_be_retried(run: Run, tmp_path: Path) -> None:
     assert found("out.csv")[3]["attributes"]["brand"] == "Brand3"
 
 
+@pytest.mark.slow
 def test_tables_that_do_not_belong_together_are_not_merged(run: Run, tmp_path: Path) -> None:
     source = jsonl(tmp_path / "in.jsonl", made(9))
     for number in range(3):

@@ -178,6 +178,7 @@ def test_failed_rows_of_a_folder_are_done_again_and_reported(run: Run, tmp_path:
     assert "Brand11" in (tmp_path / "out.html").read_text()
 
 
+@pytest.mark.slow
 def test_what_is_no_table_of_a_run_stays(run: Run, tmp_path: Path) -> None:
     jsonl(tmp_path / "in.jsonl", made(4))
     (tmp_path / "out").mkdir()
@@ -205,6 +206,7 @@ def test_a_value_that_is_too_long_keeps_finished_rows(run: Run, tmp_path: Path) 
     assert "keep was" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", slow_but({79, 100}, sorted({79, *range(1, 112, 9)})))
 def test_a_kill_before_any_operation_on_files_leaves_a_whole_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int

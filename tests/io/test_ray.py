@@ -124,6 +124,7 @@ def kill_one(folder: Path, *, after: int = 5) -> threading.Thread:
     return thread
 
 
+@pytest.mark.release
 def test_a_dataset_has_the_rows_of_one_process_though_an_actor_dies(
     saved_model: Path, tmp_path: Path
 ) -> None:
@@ -241,6 +242,7 @@ def test_a_record_is_shown_as_that_of_a_file() -> None:
     assert "UTF-8" in (document.problem or "")
 
 
+@pytest.mark.release
 def test_files_are_those_of_one_process_whoever_dies(
     run: Run, tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

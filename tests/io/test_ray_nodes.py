@@ -54,6 +54,7 @@ def parent(pid: int) -> int:
         return 0
 
 
+@pytest.mark.release
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux")
 def test_a_node_that_is_killed_costs_no_row(
     saved_model: Path, nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -65,6 +65,7 @@ def test_line_separators_of_unicode_do_not_end_a_line() -> None:
     assert records('"a\u2028b\u0085c"\n'.encode()) == ["a\u2028b\u0085c"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text() | st.dictionaries(st.text(), st.none() | st.text() | st.integers())))
 def test_what_is_written_is_read_again(rows: list[Any]) -> None:
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()

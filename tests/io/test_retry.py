@@ -165,6 +165,7 @@ def test_a_run_into_a_finished_table_says_so(run: Run, tmp_path: Path) -> None:
     assert "is complete" not in run(*args).stderr
 
 
+@pytest.mark.slow
 def test_a_schema_that_changed_says_what_changed(run: Run, tmp_path: Path) -> None:
     args = ("extract", SCHEMA, made(tmp_path), "--text", "t", "-o", "out.csv")
     run(*args)

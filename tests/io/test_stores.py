@@ -106,7 +106,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return stand_in_runner(tmp_path, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -164,6 +164,7 @@ def test_a_store_without_its_package_is_named() -> None:
         reading("nowhere://a/b")
 
 
+@pytest.mark.slow
 def test_the_status_of_a_fault_is_not_that_of_failed_rows(tmp_path: Path) -> None:
     """Status 1 says that all rows are written, which a traceback does not."""
     (tmp_path / "broken.py").write_text(

@@ -58,6 +58,7 @@ def test_lines_are_bounded() -> None:
             assert found[1:] == ([b"e"] if end else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["{}/in.jsonl.gz", "{}/in.jsonl.zst", "memory://in.jsonl.gz"])
 def test_a_long_line_in_a_small_file_costs_its_row(tmp_path: Path, place: str, peak: Any) -> None:
     text = b'{"id": 1}\n{"id": 2, "t": "%s"}\n\n{"id": 4}\n' % (b"x" * (100 << 20))

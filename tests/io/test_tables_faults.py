@@ -173,6 +173,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but({"out.jsonl"}, ["out.parquet", "out.jsonl"]))
 def test_a_disk_without_room_costs_no_row(
     run: Run, tmp_path: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -217,7 +218,7 @@ def used(disk: Path) -> int:
     return (found.f_blocks - found.f_bfree) * found.f_frsize - room
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_reader_that_breaks_in_mid_file_loses_nothing(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +303,7 @@ def test_memory_that_runs_out_in_mid_wave_changes_no_row(
         assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_what_never_fits_is_a_failed_row_and_the_others_are_done(
     real: Run, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,7 @@ def forks() -> Any:
     return context
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_twenty_thousand_odd_rows_survive_twenty_kills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: Any
 ) -> None:
@@ -133,7 +133,7 @@ def progress(folder: Path) -> list[tuple[str, int]]:
         return []
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_kill_before_any_operation_on_files_does_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +162,7 @@ def test_a_kill_before_any_operation_on_files_does_no_harm(
         assert kill["computed"] <= 21 or kill["there"] == whole, kill["operation"]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_embedded_model_goes_on_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

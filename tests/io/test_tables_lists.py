@@ -207,6 +207,7 @@ def test_errors_of_items_are_of_one_kind() -> None:
     assert kind_of({"field": "lines.3", "message": "bad"}) == "lines.…: bad"
 
 
+@pytest.mark.slow
 def test_a_table_with_details_beside_a_report(
     backend: tokenizers.Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return stop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "out.parquet", "out.jsonl.gz"])
 def test_a_run_goes_on_and_ends_as_if_it_had_not_stopped(
     run: Run,
@@ -216,6 +217,7 @@ def test_a_change_in_the_middle_of_a_large_file_is_seen(
     assert run(*args).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_second_run_is_kept_out(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +250,7 @@ def test_a_link_stays_a_link(run: Run, stopping: Callable[[int], None], tmp_path
     assert [path.name for path in (tmp_path / "far").iterdir()] == ["real.csv"]
 
 
+@pytest.mark.slow
 def test_shards_together_are_the_whole(run: Run, tmp_path: Path) -> None:
     source = jsonl(tmp_path / "in.jsonl", records(50))
     assert run("extract", SCHEMA, source, "-o", "whole.jsonl").exit_code == 0
@@ -278,6 +281,7 @@ def test_what_a_run_says_in_the_end(run: Run, tmp_path: Path) -> None:
     assert last.endswith("3.0 passes per document, 24 tokens")
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_what_it_would_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def write(
             writer.write(schemax.Extraction(value, index, text).to_row())
 
 
+@pytest.mark.slow
 @given(texts=TEXTS)
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
 def test_every_text_comes_back_from_csv(tmp_path: Path, suffix: str, texts: list[str]) -> None:
@@ -77,6 +78,7 @@ def test_every_text_comes_back_from_csv(tmp_path: Path, suffix: str, texts: list
         assert [json.loads(row["names"]) for row in rows] == [[text] for text in texts]
 
 
+@pytest.mark.slow
 @given(texts=TEXTS)
 def test_pandas_quick_reader_reads_all_but_nul(tmp_path: Path, texts: list[str]) -> None:
     texts = [text.replace("\0", "0") for text in texts]
@@ -85,6 +87,7 @@ def test_pandas_quick_reader_reads_all_but_nul(tmp_path: Path, texts: list[str])
     assert list(frame["id"]) == list(frame["name"]) == texts
 
 
+@pytest.mark.slow
 @given(texts=TEXTS)
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".jsonl"])
 def test_every_text_comes_back_from_other_tables(

@@ -167,6 +167,7 @@ def test_a_bad_cell_of_an_arrow_frame_costs_its_row_only(
     assert "outside the years 1 to 9999" in rows[1]["_error"]
 
 
+@pytest.mark.slow
 def test_nanoseconds_do_not_need_pandas(tmp_path: Path) -> None:
     table = pyarrow.table({"t": raw([1_767_322_245_000_000_001], pyarrow.timestamp("ns"))})
     pyarrow.parquet.write_table(table, tmp_path / "in.parquet")

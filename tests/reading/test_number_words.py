@@ -66,7 +66,7 @@ def test_number_words_of_the_fields_language_are_read(language: str) -> None:
     check(language, 16, language)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("language", [*READ[:-1], *NOT_READ])
 def test_many_number_words_are_right_or_refused(language: str) -> None:
     check(language, 500, None)
@@ -90,7 +90,7 @@ def test_numbers_and_money_of_countries_are_read(locale: str) -> None:
     check_locale(locale, 50)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("locale", LOCALES)
 def test_many_numbers_and_much_money_of_countries_are_read(locale: str) -> None:
     check_locale(locale, 2000)

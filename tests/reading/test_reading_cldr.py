@@ -169,6 +169,7 @@ def tally(kind: str, locale: str, times: int, seed: int) -> dict[str, list[Case]
 SEED = int(os.environ.get("SCHEMAX_SEED", "1"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_babel_writes_is_read(kind: str) -> None:
     wrong, counts = [], {"right": 0, "refused": 0, "wrong": 0}

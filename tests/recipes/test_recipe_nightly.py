@@ -28,7 +28,7 @@ def test_the_second_night_has_other_texts_in_a_share_of_the_rows(tmp_path: Path)
         catalogues(texts, 50, 0.1)
 
 
-@pytest.mark.slow  # loads the model twice
+@pytest.mark.release  # loads the model twice
 def test_a_night_computes_what_has_changed(tmp_path: Path) -> None:
     rows = [{"text": f"Sony {n} inch TV, black"} for n in range(22)]
     listings = jsonl(tmp_path / "in.jsonl", rows)

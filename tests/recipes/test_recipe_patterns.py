@@ -243,6 +243,7 @@ def test_every_pattern_writes_what_it_says_that_it_states() -> None:
         assert stated, pattern.names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [PATTERNS, NEW_PATTERNS])
 def test_pages_of_patterns_have_right_answers(name: str) -> None:
     reader = Reader(Library({}, {name: 1.0}), Variety(padded=0))

@@ -63,7 +63,7 @@ def test_pages_are_asked_in_every_way(asker: Asker, backend: Tokenizer) -> None:
         assert any(words in text for text in prompts)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_batches_hold_no_more_tokens_than_they_may(asker: Asker) -> None:
     stream = batches(asker, 700, random.Random(0))
     layouts = set()
@@ -109,7 +109,7 @@ def test_adapters_come_as_near_as_their_rank_lets_them(backend: Tokenizer, tmp_p
     assert 0.3 < half < 0.8
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_run_learns_and_goes_on_as_it_was(
     asker: Asker, backend: Tokenizer, tmp_path: Path
 ) -> None:
@@ -135,7 +135,7 @@ def test_a_run_learns_and_goes_on_as_it_was(
     assert len(tensors) == 2 * len(run.adapters)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_command_calibrates_what_it_trained(tmp_path: Path) -> None:
     """Once, on documents that are spread over what was set aside."""
     titles = [

@@ -132,7 +132,7 @@ def templates() -> Templates:
     return Templates(TWICE, {"verbatim": load_template("verbatim")}, {"verbatim": 1.0})
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_batches_are_of_one_layout_and_within_their_budget(codec: TextCodec) -> None:
     variety = Variety()
     reader = Reader(library(), variety)
@@ -190,7 +190,7 @@ def small_data(folder: Path) -> Data:
     return replace(data, new=[replace(s, documents=s.documents[:2]) for s in data.new[:1]])
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_run_is_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A few seconds of it: data in, a folder out that loads and extracts; and then some more."""
     data, out = small_data(tmp_path), tmp_path / "out"
@@ -221,7 +221,7 @@ def test_a_run_is_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert len(item.fields) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_run_may_start_from_a_model(tmp_path: Path) -> None:
     """It takes up weights and tokenizer, so that nothing is lost at the start."""
     start, out = resource_dir("embedded"), tmp_path / "out"

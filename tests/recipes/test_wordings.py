@@ -37,6 +37,7 @@ def test_labels_are_those_of_the_schemas(extractor: Extractor) -> None:
         assert 0 <= f1_of(found.sum(axis=0)) < 1
 
 
+@pytest.mark.slow
 def test_it_prints_a_line_for_every_wording(
     saved_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

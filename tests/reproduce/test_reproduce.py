@@ -267,7 +267,7 @@ QUICK = replace(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_layouts_of_a_pretrained_model(
     saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,7 +283,7 @@ def test_layouts_of_a_pretrained_model(
     assert len(table) == 2 * (2 * len(kept) - 1)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_distillation_of_a_pretrained_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

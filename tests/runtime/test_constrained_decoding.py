@@ -48,6 +48,7 @@ def compiled_for(schema: Any, codec: TextCodec, **options: Any) -> CompiledSchem
 # --- what is written is valid --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @combinations("name, loop", FORMATS, [*LOOPS])
 @pytest.mark.parametrize("temperature", slow_but({3.0}, [0.0, 3.0]))
 def test_whatever_ends_is_valid(
@@ -279,7 +280,7 @@ def test_a_token_with_text_that_ends_slots_is_no_text(backend: tokenizers.Tokeni
 # --- large vocabularies --------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("tokenizer", slow_but({"gpt-2"}, ["gpt-2", "phi-3", "qwen2"]))
 @in_each_format
 def test_no_walk_comes_to_a_dead_end(data: Path, tokenizer: str, name: str) -> None:

@@ -165,6 +165,7 @@ def test_slots_equal_plain_requests(family: Any, format: str, codec: TextCodec) 
     assert len(texts) > 9  # values stand in keys, not nulls alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", slow_but({"xml"}, ["json", "yaml", "xml"]))
 @pytest.mark.parametrize("temperature", slow_but({1.2}, [0.0, 1.2]))
 @pytest.mark.parametrize("max_retries", slow_but({1}, [0, 1]))
@@ -346,6 +347,7 @@ def test_a_document_is_read_once(
     assert output.steps == len(tokens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", slow_but({Receipt}, [Offer, Receipt]))
 def test_nothing_depends_on_what_shares_a_pass(
     decoder_model: Callable[..., DecoderModel],
@@ -488,6 +490,7 @@ def test_the_document_of_a_class_holds_it() -> None:
         AttrSchema.from_json_schema(document)
 
 
+@pytest.mark.slow
 def test_extractors_read_in_waves(
     decoder_model: Callable[..., DecoderModel], backend: tokenizers.Tokenizer
 ) -> None:

@@ -138,6 +138,7 @@ def test_branched_equals_plain_generate(
     assert compared == 16
 
 
+@pytest.mark.slow
 @combinations("slots, attention", ["independent", "causal"], ["eager", "flex_attention"])
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
 def test_other_attention_equals_the_oracle(
@@ -186,6 +187,7 @@ def test_sliding_windows_go_by_position(codec: TextCodec, small: Any) -> None:
         assert list(slot.ids) == generated[: len(slot.ids)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["branched", "gapped"])
 @pytest.mark.parametrize("temperature", slow_but({1.2}, [0.0, 1.2]))
 def test_isolated_outputs_depend_on_nothing_else(
@@ -225,7 +227,7 @@ def test_bfloat16_runs_and_mostly_agrees(codec: TextCodec, small: Any) -> None:
     assert sum(same) > len(same) / 2
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("preset", "dtype"),

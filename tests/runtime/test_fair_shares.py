@@ -87,6 +87,7 @@ def test_a_small_request_behind_huge_ones_is_done_soon(
     assert [slot.ids for slot in alone[0].slots] == [slot.ids for slot in found[0][0]]
 
 
+@pytest.mark.slow
 def test_an_only_request_has_whole_passes(
     decoder_model: Callable[..., DecoderModel],
     codec: TextCodec,

@@ -41,6 +41,7 @@ def usually(families: Iterable[Family]) -> Any:
 
 
 # Near its switch, longrope's plain requests choose by their own length: see further down.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family",
     usually([f for f in IN_SEQUENCE if "longrope" not in f.name]),
@@ -324,6 +325,7 @@ def test_longrope_factors_differ(codec: TextCodec, small: Any) -> None:
         assert (long - plain).abs().max() > 0.1 or length > 64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but({"bloom"}, ["bloom", "mamba", "jamba"]))
 @pytest.mark.parametrize("temperature", slow_but({1.2}, [0.0, 1.2]))
 def test_forked_outputs_depend_on_nothing_else(
@@ -352,6 +354,7 @@ def test_forked_models_refuse_one_skeleton_for_all(codec: TextCodec, small: Any)
         extractor.extract(TITLES, small, decoding="paper")
 
 
+@pytest.mark.slow
 def test_forked_models_extract(codec: TextCodec, small: Any) -> None:
     """The same API; passes count the keys, which are read token by token."""
     (family,) = [family for family in FORK if family.name == "mamba2"]

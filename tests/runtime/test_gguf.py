@@ -67,6 +67,7 @@ def test_the_tokenizer_is_the_files(made: tuple[Path, Any], backend: Tokenizer) 
         assert found.encode(text) == backend.encode(text).ids
 
 
+@pytest.mark.slow
 def test_extraction_equals_that_of_a_folder(
     made: tuple[Path, Any], backend: Tokenizer, tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def test_outputs_are_those_that_are_frozen(name: str, check: Callable[[str, Make
     check(name, lambda extractors: outputs(CASES[name], extractors))
 
 
+@pytest.mark.slow
 def test_rows_of_files_are_those_that_are_frozen(
     check: Callable[[str, Make], None], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

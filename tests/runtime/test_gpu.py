@@ -74,6 +74,7 @@ def assert_alike(found: Outputs, expected: Outputs) -> None:
 HOW = [("paper", True), *((way, False) for way in WAYS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", slow_but({("paper", True)}, HOW), ids=str)
 def test_every_way_to_decode_equals_the_cpu(how: tuple[str, bool], codec: TextCodec) -> None:
     way, sampled = how
@@ -101,6 +102,7 @@ KINDS = {
 FAMILIES = [family for family in (*IN_SEQUENCE, *FORK) if family.name in KINDS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family",
     slow_but({"gemma2"}, FAMILIES, lambda family: family.name),
@@ -120,6 +122,7 @@ def test_every_kind_of_family_equals_the_cpu(family: Family, codec: TextCodec) -
         assert_alike(run(moved, compiled, TITLES[:3]), expected)
 
 
+@pytest.mark.slow
 def test_what_users_do_equals_the_cpu(saved_model: Path) -> None:
     """Loading by default, examples in the instruction, typed values with their confidences."""
     loading: dict[str, Any] = {"name": saved_model, "dtype": "float32"}
@@ -204,7 +207,7 @@ print("alike")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_step_of_training_equals_the_cpu() -> None:
     """In a process of its own, where autograd finds the device."""
     tests = Path(__file__).parents[1]
@@ -237,7 +240,7 @@ print("alike")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_tensor_parallel_processes_equal_one(saved_model: Path) -> None:
     """Two processes under torchrun, each with half of every layer; gloo carries what they share."""
     tests = Path(__file__).parents[1]
@@ -257,7 +260,7 @@ def test_memory_that_runs_out_is_known_however_it_is_said(error: Exception) -> N
     assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access"))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_small_device_finishes_all(
     codec: TextCodec, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,7 +278,7 @@ def test_a_small_device_finishes_all(
         del model
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_card_of_24_gb_holds_8b_in_bfloat16(
     codec: TextCodec, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

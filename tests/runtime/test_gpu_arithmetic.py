@@ -91,6 +91,7 @@ def passes_of(shape: str, codec: TextCodec, *, compiled: bool) -> list[list[Even
     return found
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_pass_of_256_documents(
     shape: str, codec: TextCodec, monkeypatch: pytest.MonkeyPatch

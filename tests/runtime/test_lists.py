@@ -98,6 +98,7 @@ def check(model: Any, head: list[int], specs: Sequence[SlotSpec], slots: Sequenc
 FAMILIES = [f for f in (*IN_SEQUENCE, *FORK) if f.name in ("qwen3", "llama", "falcon", "mamba")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 @pytest.mark.parametrize("format", slow_but({"json"}, ["json", "yaml", "xml"]))
 def test_items_equal_plain_requests(family: Any, format: str, codec: TextCodec) -> None:
@@ -147,6 +148,7 @@ def compare(
     return len(children) + compare(model, compiled, called, children)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", slow_but({"yaml"}, ["json", "yaml", "xml"]))
 @pytest.mark.parametrize("temperature", slow_but({1.2}, [0.0, 1.2]))
 @pytest.mark.parametrize("max_retries", [0, 1])
@@ -171,6 +173,7 @@ def test_items_equal_the_oracle(
     assert compared > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", slow_but({1.3}, [0.0, 1.3]))
 @pytest.mark.parametrize(
     ("batch_size", "limits"),

@@ -209,6 +209,7 @@ def test_texts_copied_from_the_document_have_spans(extractor: Extractor) -> None
     assert found >= 2
 
 
+@pytest.mark.release
 def test_a_document_of_three_thousand_tokens(extractor: Extractor) -> None:
     """Equal to a plain request, though it is read in many pieces."""
     line = (
@@ -281,6 +282,7 @@ def logits_of(extractor: Extractor) -> Callable[[Any], torch.Tensor]:
     return logits
 
 
+@pytest.mark.release
 def test_a_merged_adapter_is_one_that_stays_apart(
     smollm2: Path, adapter: Path, extractor: Extractor, logits_of: Any
 ) -> None:
@@ -299,6 +301,7 @@ def test_a_merged_adapter_is_one_that_stays_apart(
     assert all(run(tuned.model, compiled, LISTINGS[:2]))
 
 
+@pytest.mark.release
 def test_in_bfloat16_a_short_run_is_kept(
     smollm2: Path, adapter: Path, extractor: Extractor, logits_of: Any
 ) -> None:

@@ -41,6 +41,7 @@ def extractor(smollm2: Path) -> Extractor:
     return Extractor.from_pretrained(str(smollm2), dtype="float32")
 
 
+@pytest.mark.release
 def test_numbers_in_texts_are_not_lost(extractor: Extractor) -> None:
     found = extractor.extract(INVOICES, Invoice, examples=())
     assert [one.invoice_number for one in found] == ["1093", "334", "90210"]
@@ -48,6 +49,7 @@ def test_numbers_in_texts_are_not_lost(extractor: Extractor) -> None:
     assert [one.total for one in found] == [240.5, 1250, 18.75]  # written behind a lone space
 
 
+@pytest.mark.release
 def test_circles_are_cut(extractor: Extractor) -> None:
     texts = ["Invoice 1093 of Miller Hardware.", "Bill 90210. Total: $18.75.", "Total 77.10 GBP"]
     items = list(extractor.stream([*texts, "x", "Company Company Company"], Lists))

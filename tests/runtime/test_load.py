@@ -163,6 +163,7 @@ def test_without_accelerate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     refused(str(folder), "pip install accelerate", name=folder, device_map="cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "device_map",
@@ -350,6 +351,7 @@ def test_adapters_of_shared_embeddings(
     assert torch.allclose(logits(tuned), expected, atol=1e-3 * float(expected.std()))
 
 
+@pytest.mark.slow
 def test_an_adapter_by_its_own_name(folder: Path, lora: Path) -> None:
     """Its config names the base model."""
     tuned = Extractor.from_pretrained(lora, device="cpu")
@@ -537,7 +539,7 @@ def hub(folder: Path, tmp_path: Path) -> Callable[[str, Path], None]:
     return put
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_hub_ids(
     folder: Path, lora: Path, tmp_path: Path, hub: Callable[[str, Path], None]
 ) -> None:

@@ -127,6 +127,7 @@ def cut_early(outputs: Any, budget: int) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", slow_but({"branched", "causal"}, WAYS))
 def test_loops_end_where_the_oracle_ends_them(codec: TextCodec, way: str, loopy: Any) -> None:
     """As often as documents let it, and whatever else is in the same passes."""
@@ -151,6 +152,7 @@ def test_without_retries_a_budget_is_a_budget(codec: TextCodec, loopy: Any) -> N
     assert looped
 
 
+@pytest.mark.slow
 def test_forks_end_loops_too(codec: TextCodec) -> None:
     model = forked(codec)
     compiled = compiled_for(codec, DecodingConfig(constrain="nothing"))
@@ -164,7 +166,7 @@ def test_forks_end_loops_too(codec: TextCodec) -> None:
             assert slot.ids[:count] == first.ids[:count]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_servers_end_loops_too_and_fields_say_so(codec: TextCodec) -> None:
     model = short_sighted(codec)
     # Servers hold no text to its document.

@@ -79,6 +79,7 @@ def test_documents_are_shown_what_is_like_them(codec: TextCodec) -> None:
         assert theirs.startswith(other[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", slow_but({"branched", "causal"}, WAYS))
 @pytest.mark.parametrize("family", slow_but({"qwen3"}, ["qwen3", "llama"]))
 @pytest.mark.parametrize("in_flight", slow_but({None}, [None, 1, 3]))
@@ -93,6 +94,7 @@ def test_documents_behind_their_examples_are_exact(
     assert_right(decoder_model(family), compiled, TITLES, in_flight)
 
 
+@pytest.mark.slow
 def test_neighbours_change_nothing(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec
 ) -> None:
@@ -130,6 +132,7 @@ def first_logits(model: DecoderModel, prompt: PromptIds, key: Sequence[int]) -> 
     return torch.as_tensor(found.logits[0, -1])
 
 
+@pytest.mark.slow
 def test_the_mask_is_that_of_parallel_contexts(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec
 ) -> None:

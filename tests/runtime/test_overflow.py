@@ -50,6 +50,7 @@ TYPES = DecodingConfig(max_retries=0)
 FREE = DecodingConfig(constrain="nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "decoding", "number"),
     [
@@ -141,6 +142,7 @@ def overflowing(model: Any) -> Any:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_the_doctor_examines_in_the_dtype_that_it_recommends(
     dtype: str, backend: Tokenizer, fast: PreTrainedTokenizerFast, tmp_path: Path

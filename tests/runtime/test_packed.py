@@ -62,6 +62,7 @@ def test_a_layer_computes_what_torchs_does(rows: int, bias: bool) -> None:
         assert torch.equal(own.state_dict()[name], weight)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("family", ["qwen3", "llama"])
 @pytest.mark.parametrize("layout", ["branched", "causal"])
@@ -114,6 +115,7 @@ def test_weights_that_half_precision_lacks_stay_as_they_are(codec: TextCodec) ->
     assert {second, third} < set(module.modules())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("always")
 def test_loading_packs(saved_model: Path, tmp_path: Path) -> None:
     def num_packed(folder: Path, **loading: Any) -> int:

@@ -33,7 +33,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch._dynamo.reset()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.skipif(not HAS_COMPILER, reason="torch compiles with g++")
 def test_outputs_are_those_without(
     codec: TextCodec, compiler: None, monkeypatch: pytest.MonkeyPatch

@@ -40,6 +40,7 @@ class Offer(AttrSchema):
     note: str | None = attr(k_max=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", slow_but({"json"}, ["json", "yaml", "xml"]))
 @pytest.mark.parametrize("kind", ["in sequence", "forks"])
 def test_what_is_asked_again_equals_a_plain_request(

@@ -352,6 +352,7 @@ def test_retried_slots_equal_the_oracle(
     assert sum(len(s.ids) > budget for s, budget in zip(flat, budgets, strict=True)) >= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", slow_but({"gapped"}, ["branched", "gapped"]))
 @pytest.mark.parametrize("temperature", slow_but({1.3}, [0.0, 1.3]))
 def test_engine_outputs_depend_on_nothing_but_the_document(

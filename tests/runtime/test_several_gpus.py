@@ -28,7 +28,7 @@ SPREAD = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("way", slow_but({"branched"}, WAYS))
 @pytest.mark.parametrize("device_map", [SPREAD, "auto"], ids=["as named", "as accelerate has it"])
 def test_layers_on_two_devices_equal_one(

@@ -101,6 +101,7 @@ def some_calls(seed: int, count: int) -> list[tuple[list[Any], Any, dict[str, An
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", slow_but({0}, range(4)))
 @pytest.mark.parametrize("room", slow_but({1024}, [100, 1024]))
 @pytest.mark.parametrize("flights", slow_but({2}, [1, 2]))
@@ -184,6 +185,7 @@ def test_calls_join_the_passes_of_others(
     assert together <= len(tokens) <= together + 1
 
 
+@pytest.mark.slow
 def test_calls_of_all_decodings_share_passes(
     make: Callable[..., Extractor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +286,7 @@ def test_a_slow_reader_holds_up_nobody(
     assert said([first, *slow]) == expected
 
 
+@pytest.mark.slow
 def test_a_closed_extractor_finishes_what_it_was_given(
     make: Callable[..., Extractor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,6 +404,7 @@ def test_a_task_that_breaks_off_ends_the_passes(extractor: Extractor) -> None:
     assert ended()
 
 
+@pytest.mark.slow
 def test_the_event_loop_goes_on_meanwhile(extractor: Extractor) -> None:
     """Reading, decoding and building block no other task."""
 

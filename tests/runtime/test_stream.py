@@ -39,6 +39,7 @@ from schemax.runtime.slots.outputs import Watcher
 from schemax.tokens import ChildSlot, PromptIds, SlotOutput, SlotSpec
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", slow_but({"qwen3"}, ["qwen3", "llama"]))
 @pytest.mark.parametrize("way", slow_but({"branched", "causal", "paper"}, WAYS))
 @pytest.mark.parametrize("temperature", slow_but({1.3}, [0.0, 1.3]))
@@ -67,6 +68,7 @@ def test_nothing_depends_on_what_shares_a_pass(
             assert backwards == expected[::-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", slow_but({"paper"}, ["branched", "causal", "paper"]))
 @pytest.mark.parametrize("capacity", slow_but({60}, [1, 60, 400]))
 def test_little_room_for_tokens_costs_nothing_but_passes(
@@ -174,6 +176,7 @@ def test_no_token_is_padding_and_passes_are_full(
     assert all(count > 160 - largest for count in tokens[: len(tokens) - most])
 
 
+@pytest.mark.slow
 @in_some_ways
 def test_documents_are_taken_as_there_is_room(
     decoder_model: Callable[..., DecoderModel],
@@ -213,6 +216,7 @@ class Later:
         return outputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pass_tokens", slow_but({128}, [64, 128]))
 def test_what_is_called_for_comes_before_new_documents(
     decoder_model: Callable[..., DecoderModel],
@@ -294,6 +298,7 @@ def test_instructions_are_read_again_with_other_weights(
     assert after != before
 
 
+@pytest.mark.slow
 def test_instructions_that_nothing_uses_are_let_go(
     decoder_model: Callable[..., DecoderModel], codec: TextCodec, small: Any
 ) -> None:
@@ -383,6 +388,7 @@ def test_sparse_rows_are_moved_together(
     assert any(moves)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["branched", "gapped"])
 def test_refused_documents_are_told_of_as_they_are_met(
     codec: TextCodec,

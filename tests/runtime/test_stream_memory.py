@@ -130,6 +130,7 @@ def test_memory_that_only_cancelled_documents_take_halves_nothing(
     assert "out of memory" not in caplog.text
 
 
+@pytest.mark.slow
 @in_some_ways
 def test_what_memory_was_short_of_for_a_while_is_tried_again(
     decoder_model: Callable[..., DecoderModel],
@@ -192,7 +193,7 @@ def test_a_shortage_that_passes_is_forgotten() -> None:
     assert control.now.pass_tokens == 1024
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("way", slow_but({"causal"}, ["branched", "causal", "paper"]))
 @pytest.mark.parametrize("lasting", [False, True])
 def test_a_store_that_cannot_grow_loses_nothing(
@@ -253,6 +254,7 @@ def test_a_document_too_large_for_memory_costs_itself_only(
     assert "memory" in str(outputs[1].problem)
 
 
+@pytest.mark.slow
 @in_some_ways
 def test_after_a_document_too_large_all_goes_on_as_before(
     decoder_model: Callable[..., DecoderModel],

@@ -354,6 +354,7 @@ def test_time_is_limited(make: Any) -> None:
             time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
 def test_clients_that_leave_leave_the_batch(
     client: Any, extractor: Extractor, monkeypatch: pytest.MonkeyPatch, accept: str
@@ -409,7 +410,7 @@ def test_names_that_lead_here_from_elsewhere_are_refused(make: Any) -> None:
 # The command
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("args", [["--host", "0.0.0.0"], ["--host", "example.com"]])
 def test_a_key_is_required_beyond_this_machine(args: list[str]) -> None:
     command = [sys.executable, "-m", "schemax", "serve", *args]
@@ -430,7 +431,7 @@ def test_a_port_that_is_taken_is_told_before_a_model_is_loaded(
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in result.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_port_0_tells_which_one_was_free() -> None:
     command = [sys.executable, "-m", "schemax", "serve", "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -453,7 +454,7 @@ def test_port_0_tells_which_one_was_free() -> None:
         process.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_sigterm_lets_requests_end(free_port: int) -> None:
     command = [sys.executable, "-m", "schemax", "serve", "--port", str(free_port)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

@@ -156,6 +156,7 @@ def resident(process: int) -> float:
 
 
 # httpx loses the socket of a client that leaves while it connects.
+@pytest.mark.release
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_a_crowd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:

@@ -47,6 +47,7 @@ def begun(url: str, path: str, sent: bytes, kind: str = "application/json") -> s
     return connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/v1/extract", "/v1/chat/completions", "/v1/responses"])
 def test_a_body_that_is_not_finished_is_timed_out(url: str, path: str) -> None:
     began = time.monotonic()
@@ -61,6 +62,7 @@ def test_a_body_that_is_not_finished_is_timed_out(url: str, path: str) -> None:
     assert time.monotonic() - began >= SECONDS
 
 
+@pytest.mark.slow
 def test_bodies_that_trickle_have_no_more_time(url: str) -> None:
     """A byte now and then is no reason to wait."""
     with contextlib.closing(begun(url, "/v1/extract", b"{")) as connection:

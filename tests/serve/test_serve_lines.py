@@ -54,6 +54,7 @@ def rows_of(answer: Any) -> list[Any]:
     return sorted(found, key=lambda row: row["index"])
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_one_call(url: str, extractor: Extractor) -> None:
     """More documents than may be under way, and more rows than may wait in memory."""
     documents = [f"{title} {n}" for n in range(20) for title in TITLES[:5]]

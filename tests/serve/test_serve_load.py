@@ -100,6 +100,7 @@ def measured() -> dict[str, Any]:
     }
 
 
+@pytest.mark.release
 def test_what_serving_costs(capsys: pytest.CaptureFixture[str]) -> None:
     """64 clients at once beside one call, in processor time of the serving process, which others
     that share the machine do not change; one client beside calls of one document; memory. All in a

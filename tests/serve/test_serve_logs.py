@@ -150,7 +150,7 @@ def command_that_serves(*options: str) -> list[str]:
     return [sys.executable, "-m", "schemax", "serve", "--port", "0", *options]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_command_takes_all_of_these() -> None:
     options = ("--served-model-name", "shop", "--log-format", "json", "--cors", SHOP)
     process = subprocess.Popen(
@@ -177,7 +177,7 @@ def test_the_command_takes_all_of_these() -> None:
         process.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_open_telemetry_traces_requests(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.instrumentation.fastapi")
     # What the script `opentelemetry-instrument` runs.

@@ -97,6 +97,7 @@ async def crowd(address: str, process: int, requests: int, schemas: int) -> list
     return memory
 
 
+@pytest.mark.release
 def test_memory_stays_where_it_was_once_caches_are_full() -> None:
     with server() as (address, process):
         memory = asyncio.run(crowd(address, process, REQUESTS, SCHEMAS))

@@ -130,6 +130,7 @@ JUDGED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schema", slow_but([LISTS], [Small.model_json_schema(), SHORT_AND_LONG, LISTS, JUDGED])
 )

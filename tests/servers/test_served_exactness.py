@@ -185,6 +185,7 @@ def ready(name: str) -> tuple[type[AttrSchema], list[str]]:
     return load_schema(name), [text for text, _ in demonstrations_of(name)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", schema_names()[::24])
 def test_ready_made_schemas(pair: Pair, name: str) -> None:
     schema, texts = ready(name)
@@ -209,19 +210,20 @@ def test_the_format_of_a_class_gives_way_to_the_server_s(pair: Pair) -> None:
     assert values[0] == values[1] != [None, None]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(("place", "name"), [*enumerate(schema_names())])
 def test_all_ready_made_schemas(pair: Pair, place: int, name: str) -> None:
     schema, texts = ready(name)
     same(pair, [texts[place % len(texts)], TEXTS[place % len(TEXTS)]], schema)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", DECLARED[::2], ids=lambda schema: schema.__name__)
 def test_declared_classes(pair: Pair, schema: Any) -> None:
     same(pair, TEXTS[:2], schema)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("schema", DECLARED, ids=lambda schema: schema.__name__)
 def test_declared_classes_at_length(pair: Pair, schema: Any) -> None:
     same(pair, TEXTS[2:], schema)
@@ -324,9 +326,10 @@ def essence(attribute: Attribute) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "schema", [*DECLARED, *map(load_schema, schema_names())], ids=lambda schema: schema.__name__
+    "schema", [*DECLARED, *schema_names()], ids=lambda schema: getattr(schema, "__name__", schema)
 )
 def test_a_declaration_that_is_sent_says_all(schema: Any) -> None:
+    schema = load_schema(schema) if isinstance(schema, str) else schema
     made = AttrSchema.from_json_schema(json.dumps(declaration_of(schema)))
     found, right = compile_attributes(made), compile_attributes(schema)
     assert list(map(essence, found)) == list(map(essence, right))

@@ -133,6 +133,7 @@ def written(items: Sequence[Extraction[Any]]) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", slow_but({"json"}, ["json", "yaml", "xml"]))
 def test_a_server_writes_what_this_process_writes(
     server: CompletionsServer, here: Extractor, codec: TextCodec, format: str
@@ -142,7 +143,7 @@ def test_a_server_writes_what_this_process_writes(
     assert written(found) == written(read(here, TITLES[1:2], Small, format=format))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_slots_that_call_for_others(
     server: CompletionsServer, here: Extractor, codec: TextCodec
 ) -> None:
@@ -153,6 +154,7 @@ def test_slots_that_call_for_others(
     assert written(read(there, TITLES[:2], Waved)) == written(read(here, TITLES[:2], Waved))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "decoding",
     [
@@ -210,7 +212,7 @@ def test_requests_of_a_document_share_what_the_cache_keeps(
     assert any('"4K' in found["grammar"] for found in grammars)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_server_of_slots_is_asked_for_one_document_after_another(
     server: CompletionsServer, here: Extractor, codec: TextCodec
 ) -> None:
@@ -236,6 +238,7 @@ def test_a_server_of_slots_is_asked_for_one_document_after_another(
     assert sorted(document for document, _ in groupby(asked)) == [0, 1]
 
 
+@pytest.mark.slow
 def test_probabilities_are_not_asked_for_where_they_cost_most(small: Any, codec: TextCodec) -> None:
     with served(small, codec, "text") as server:
         there = Extractor.from_server(server.url, tokenizer=codec)
@@ -248,6 +251,7 @@ def test_probabilities_are_not_asked_for_where_they_cost_most(small: Any, codec:
         assert server.asked[-1]["logprobs"] == 20
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*is asked by chat")
 def test_a_gguf_file_without_a_tokenizer_is_asked_by_chat(small: Any, codec: TextCodec) -> None:
     with served(small, codec, "text") as server:
@@ -262,7 +266,7 @@ def test_a_gguf_file_without_a_tokenizer_is_asked_by_chat(small: Any, codec: Tex
         assert "logprobs" not in server.asked[-1]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_server_of_texts(embedded: Extractor) -> None:
     codec = as_codec(FOLDER)
     with served(embedded.model.model, codec, "text") as server:
@@ -376,6 +380,7 @@ def test_an_answer_that_is_too_large_costs_its_row(
     assert written([kept]) == written(read(here, [TITLES[kept.index]], Word))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [429, 500, 503, "cut", "html"])
 def test_what_passes_is_asked_again(
     server: CompletionsServer, here: Extractor, codec: TextCodec, fault: Any
@@ -386,12 +391,14 @@ def test_what_passes_is_asked_again(
     assert not server.faults
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs(server: CompletionsServer, codec: TextCodec, here: Extractor) -> None:
     there = Extractor.from_server(server.url, tokenizer=codec, timeout=0.5)
     server.faults.append("hang")
     assert written(read(there, TITLES[:1], Word)) == written(read(here, TITLES[:1], Word))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "said"), [(400, "400: told to"), ("empty", "without a compl")])
 def test_a_refused_document_stops_no_other(
     server: CompletionsServer, here: Extractor, codec: TextCodec, fault: Any, said: str
@@ -416,6 +423,7 @@ def test_a_server_that_always_fails_at_a_document(
     assert not lost.is_gone  # it answers others
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_fails_rows_and_not_the_run(
     server: CompletionsServer, codec: TextCodec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -579,6 +587,7 @@ def test_a_context_that_the_server_states(
     assert "the model's context has " in second.errors[0].message
 
 
+@pytest.mark.slow
 def test_threads_share_a_server(
     server: CompletionsServer, here: Extractor, codec: TextCodec
 ) -> None:
@@ -614,6 +623,7 @@ def test_tasks_share_a_server(server: CompletionsServer, here: Extractor, codec:
     assert asyncio.run(both()) == [here.extract([title], Word) for title in TITLES[:2]]
 
 
+@pytest.mark.slow
 def test_a_closed_stream_lets_go(server: CompletionsServer, codec: TextCodec) -> None:
     there = Extractor.from_server(server.url, tokenizer=codec, concurrency=2)
     stream: Any = there.stream((TITLES * 100), Word)

@@ -61,6 +61,7 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, [*map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_extract_through_a_server(server: CompletionsServer, tmp_path: Path) -> None:
     source = jsonl(tmp_path / "in.jsonl", [{"id": "t", "title": "Tazo Zen Green Tea, 20 Count"}])
     there = run(
@@ -97,7 +98,7 @@ def test_a_run_that_lost_its_server_goes_on(
     assert [row["attributes"] for row in found] == [row["attributes"] for row in right]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_evaluate_a_server_and_have_one_judge(
     server: CompletionsServer, chat: CompletionsServer, tmp_path: Path
 ) -> None:
@@ -116,7 +117,7 @@ def test_evaluate_a_server_and_have_one_judge(
     assert chat.url in shown.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_server_as_the_teacher(chat: CompletionsServer, tmp_path: Path) -> None:
     train = jsonl(tmp_path / "train.jsonl", GOLD)
     done = run(
@@ -159,7 +160,7 @@ def wait_for(port: int) -> None:
             time.sleep(0.2)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.skipif(
     any(find_spec(name) is None for name in ("fastapi", "uvicorn", "prometheus_client")),
     reason="the extra serve is not installed",

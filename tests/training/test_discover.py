@@ -317,6 +317,7 @@ def test_bad_usage(run: Callable[..., Any], tmp_path: Path, options: list[str], 
     refused(run(path, *options), said)
 
 
+@pytest.mark.slow
 def test_the_embedded_model_with_lines(tmp_path: Path) -> None:
     """It names nothing of use, but lines of the documents do."""
     texts = [f"Acme {n}\nWeight: {n}.5 kg\nCordless: yes" for n in range(1, 5)]

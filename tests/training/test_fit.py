@@ -45,6 +45,7 @@ def label(n: int, category: str = "television") -> dict[str, Any]:
 LABELS = [label(n) for n in range(12)]
 
 
+@pytest.mark.slow
 def test_labels_become_a_prompt_that_other_verbs_take(run: Run, tmp_path: Path) -> None:
     labels = jsonl(tmp_path / "corrected.jsonl", LABELS)
     result = run("fit", labels, "--time", "10m", "--model", "embedded")
@@ -99,6 +100,7 @@ def instruction(extractor: Extractor, schema: Any) -> str:
     return str(extractor.tokenizer.decode(list(ids)))
 
 
+@pytest.mark.slow
 def test_a_file_changes_nothing_that_it_did_not_choose(
     borrowing: tuple[Extractor, list[Example], dict[str, Any]],
     tmp_path: Path,
@@ -256,7 +258,7 @@ def test_examples_by_likeness_are_all_that_are_not_held_out(
     assert sum(map(len, done.chosen.shown.values())) < len(examples) - held_out
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_run_that_is_killed_goes_on(model: Path, tmp_path: Path, run: Run) -> None:
     labels = jsonl(tmp_path / "labels.jsonl", LABELS)
     args = ("fit", labels, "--model", str(model), "--time", "10m")
@@ -286,6 +288,7 @@ def test_a_run_that_is_killed_goes_on(model: Path, tmp_path: Path, run: Run) -> 
     assert told[0] == told[1]
 
 
+@pytest.mark.slow
 def test_other_labels_begin_anew(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = jsonl(tmp_path / "labels.jsonl", LABELS)
     args = ("fit", labels, "--time", "1m")
@@ -326,6 +329,7 @@ def test_what_cannot_be_fitted_is_refused(
     assert not (tmp_path / "prompt.json").exists()
 
 
+@pytest.mark.slow
 def test_test_documents_are_never_shown(run: Run, tmp_path: Path) -> None:
     labels = jsonl(tmp_path / "labels.jsonl", LABELS)
     tested = jsonl(tmp_path / "test.jsonl", LABELS[2:4])
@@ -362,6 +366,7 @@ def addresses() -> list[Example]:
     ]
 
 
+@pytest.mark.release
 @pytest.mark.llm
 def test_twenty_labels_help_a_pretrained_model(smollm2: Path) -> None:
     labelled = addresses()

@@ -93,6 +93,7 @@ def test_rows_without_an_instruction(codec: TextCodec, monkeypatch: pytest.Monke
         torch.testing.assert_close(fast[1][name], gradient, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 @combinations(
     "layout, family",
     ["branched", "gapped", "autoregressive"],

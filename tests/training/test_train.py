@@ -385,6 +385,7 @@ def test_lora_names_the_extra_it_needs(base: Path, monkeypatch: pytest.MonkeyPat
         add_lora(None, TrainingSettings(lora=8), "a model")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("best_by", ["loss", "f1"])
 def test_early_stopping_keeps_the_best_weights(base: Path, data: Path, best_by: str) -> None:
     """A learning rate that ruins the model: the held-out loss soon only grows."""
@@ -454,7 +455,7 @@ def test_lora_s_settings(base: Path) -> None:
         add_lora(other, TrainingSettings(lora=4, lora_targets=("nowhere",)), "a model")
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_two_processes_are_one_with_twice_the_batches(base: Path, data: Path) -> None:
     """Over gloo, as `accelerate launch` starts them: the same weights, but for rounding."""
     common = (
@@ -491,12 +492,14 @@ def test_a_config_with_random_weights(base: Path, data: Path) -> None:
     assert torch.equal(weights(again)[name], made[name])
 
 
+@pytest.mark.slow
 def test_bfloat16(base: Path, data: Path) -> None:
     out = trained(data, base, "out", "--bf16", "--steps", 2, "--held-out", 0)
     assert {weight.dtype for weight in weights(out).values()} == {torch.bfloat16}
     Extractor.from_pretrained(out, device="cpu")
 
 
+@pytest.mark.slow
 def test_documents_are_held_out_of_bfloat16_too(base: Path, data: Path) -> None:
     """Two checks: what accelerate puts around the model must be there again after the first."""
     few = ("--bf16", "--steps", 2, "--check-every", 1, "--decoding", "paper")
@@ -513,7 +516,7 @@ def test_documents_are_held_out_of_bfloat16_too(base: Path, data: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_labels_of_teachers_and_of_the_model_itself(base: Path, data: Path) -> None:
     predictions = [
         {"id": row["id"], "index": 0, "attributes": {"brand": "Tea!", "count": None}, "errors": []}
@@ -728,7 +731,7 @@ def test_settings_that_make_no_sense() -> None:
     assert TrainingSettings(decoding=stacked).documents == 3
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("options", [(), ("--lora", "4")], ids=str)
 def test_compiled_layers_learn_the_same(data: Path, base: Path, options: tuple[str, ...]) -> None:
     given = ("--steps", "4", "--check-every", "2", "--held-out", "0.3", *options)

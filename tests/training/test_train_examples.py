@@ -137,6 +137,7 @@ def test_prompts_show_examples_of_the_first_documents(
     assert "Tazo" not in plain.compiled["Tea"].prompt.instruction
 
 
+@pytest.mark.slow
 def test_examples_of_a_file(data: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the test set are left out; those that are trained on are dropped there."""
     test = jsonl(data / "test.jsonl", [TEA[3]])

@@ -256,7 +256,7 @@ SETS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_lists_are_learnt_by_heart(saved_model: Path, tmp_path: Path) -> None:
     """The whole way: labels in a file, a model in a folder, and rows that the folder reads."""
     rows = [{"category": "set", "text": t, "attributes": a} for t, a in SETS.items()]
