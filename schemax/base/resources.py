@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from schemax.base.messages import clipped
 from schemax.errors import ModelError
@@ -58,16 +59,24 @@ def version() -> str:
 # The cache holds one of these files if it holds a model, an adapter or a tokenizer.
 _KNOWN_BY = ("config.json", "adapter_config.json", "tokenizer.json")
 
+# The files fetched of every repository: its configs, templates and tokenizer.
+_FETCHED = ("*.json", "*.jinja", "*.model", "merges.txt", "seen.npz")
 
-def cached_folder(name: str, revision: str | None = None) -> Path | None:
-    """The folder of a repository in the Hub's cache; None if the Hub answers.
 
-    HF_HUB_OFFLINE and HF_HUB_ETAG_TIMEOUT say whether, and how long, the Hub is asked.
+def fetched(name: str | Path, revision: str | None = None, *weights: str) -> Path:
+    """The place itself if it exists; else the folder of a repository of the Hub in its cache.
 
-    Raises ModelError for a malformed name, and for a repository without a folder in the cache.
+    If the Hub answers, the folder is brought up to date with its files but weights, and with the
+    weights named. HF_HUB_OFFLINE and HF_HUB_ETAG_TIMEOUT say whether, and how long, it is asked.
+
+    Raises ModelError for a malformed name, and for a repository that the Hub does not give, or
+    that its cache lacks if it cannot be asked.
     """
+    if Path(name).exists():
+        return Path(name)
+    name = str(name)
     # Slow to import, and needed for models of the Hub alone.
-    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub import constants, snapshot_download, try_to_load_from_cache
     from huggingface_hub.utils import (  # type: ignore[attr-defined]
         get_session,
         validate_repo_id,
@@ -79,7 +88,6 @@ def cached_folder(name: str, revision: str | None = None) -> Path | None:
         raise ModelError(f"{name} is neither a folder nor a name on the Hub: {error}") from error
     try:
         get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-        return None
     except Exception as error:  # of whichever client huggingface_hub has, or of the network
         for file in _KNOWN_BY:
             path = try_to_load_from_cache(name, file, revision=revision)
@@ -88,4 +96,13 @@ def cached_folder(name: str, revision: str | None = None) -> Path | None:
         raise ModelError(
             f"{name} is neither a folder nor in the Hub's cache, and {constants.ENDPOINT} cannot "
             f"be asked: {clipped(str(error)) or type(error).__name__}"
+        ) from error
+    # Folders in repositories hold checkpoints and weights of other libraries.
+    patterns: Any = {"allow_patterns": [*_FETCHED, *weights], "ignore_patterns": ["*/*"]}
+    try:
+        return Path(snapshot_download(name, revision=revision, **patterns))
+    except Exception as error:  # as above
+        raise ModelError(
+            f"{name} is not a folder on this machine and cannot be fetched from the Hub: "
+            f"{clipped(str(error)) or type(error).__name__}"
         ) from error

@@ -139,25 +139,10 @@ def test_an_adapter_brings_its_own(tmp_path: Path) -> None:
     for place in (base, adapter):
         place.mkdir()
     write_calibration(Calibration(bias=1), base)
-    assert calibration_of(ModelFiles(str(base), None)) == Calibration(bias=1)
-    assert calibration_of(ModelFiles(str(base), None, adapter)) is None
+    assert calibration_of(ModelFiles(str(base), base)) == Calibration(bias=1)
+    assert calibration_of(ModelFiles(str(base), base, adapter)) is None
     write_calibration(Calibration(bias=2), adapter)
-    assert calibration_of(ModelFiles(str(base), None, adapter)) == Calibration(bias=2)
-
-
-def test_on_the_hub_it_is_fetched_like_the_template(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_calibration(Calibration(bias=3), tmp_path)
-    asked = []
-
-    def find(name: str, file: str, revision: str | None) -> Path:
-        asked.append((name, file, revision))
-        return tmp_path / file
-
-    monkeypatch.setattr(loading, "find_file", find)
-    assert calibration_of(ModelFiles("org/name", "v2")) == Calibration(bias=3)
-    assert asked == [("org/name", FILE, "v2")]
+    assert calibration_of(ModelFiles(str(base), base, adapter)) == Calibration(bias=2)
 
 
 # What it does to results

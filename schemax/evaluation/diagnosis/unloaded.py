@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from schemax.base.resources import cached_folder
+from schemax.base.resources import fetched
 from schemax.base.trained import FILE as TRAINED
 from schemax.base.trained import TrainedWith, read_trained
 from schemax.compiler import CompiledSchema, TextCodec, as_codec, load_codec
@@ -15,12 +15,6 @@ from schemax.config import resolve_decoding
 from schemax.errors import ModelError
 from schemax.extraction.defaults import Defaults
 from schemax.extraction.prompt_file import PromptFile
-
-# All files that compiling depends on, without weights.
-_FILES = (
-    *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "prompt.jinja"),
-    *("generation_config.json", TRAINED),
-)
 
 
 class Unloaded:
@@ -35,7 +29,7 @@ class Unloaded:
 
     def __init__(self, place: str | Path, prompt: PromptFile | None = None) -> None:
         file = _gguf_of(Path(place))
-        folder = _folder_of(place) if file is None else file.parent
+        folder = fetched(place) if file is None else file.parent
         self.place = file or folder
         self.tokenizer: Any
         self.eos_ids: tuple[int, ...]
@@ -58,21 +52,6 @@ class Unloaded:
         """Compiles a schema; see `Extractor.compile`."""
         model = SimpleNamespace(vocab_size=None, refusal=lambda _: None)
         return self.defaults.compile(schema, model, self.tokenizer, self.eos_ids, **settings)
-
-
-def _folder_of(place: str | Path) -> Path:
-    """Returns the folder of a tokenizer: local, or downloaded from the Hub."""
-    if Path(place).is_dir():
-        return Path(place)
-    if folder := cached_folder(str(place)):
-        return folder
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(str(place), allow_patterns=list(_FILES)))
-    except (OSError, ValueError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"{place} is neither a folder nor found on the Hub: {first}") from error
 
 
 def _gguf_of(path: Path) -> Path | None:

@@ -7,15 +7,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import snapshot_download
 from torch import nn
 
-from schemax.base.calibration import FILE as CALIBRATION
-from schemax.base.resources import cached_folder
-from schemax.base.trained import FILE as TRAINED
+from schemax.base.resources import fetched
 from schemax.errors import ModelError
-from schemax.runtime.models.loading.files import read_object
-from schemax.runtime.models.loading.refusals import NOT_FOUND, need, refusing, some
+from schemax.runtime.models.loading.refusals import need, read_object, refusing, some
 from schemax.runtime.models.loading.rounding import merge_adapters
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -28,20 +24,6 @@ _MORE_THAN_WEIGHTS = (
     *("arrow_config", "megatron_config"),
 )
 
-# The files fetched of an adapter on the Hub: repositories hold checkpoints and pickles besides.
-_FILES = (
-    ADAPTER_CONFIG,
-    ADAPTER_WEIGHTS,
-    "added_tokens.json",
-    CALIBRATION,
-    "chat_template.jinja",
-    "prompt.jinja",
-    TRAINED,
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-)
-
 
 def fetch_adapter(name: str, revision: str | None = None) -> Path:
     """The folder of an adapter, fetched if it is on the Hub.
@@ -50,12 +32,7 @@ def fetch_adapter(name: str, revision: str | None = None) -> Path:
     LoRA of causal language models.
     """
     need("peft", name, "an adapter", "'.[peft]' in a checkout of schemax")
-    folder = Path(name)
-    if not folder.is_dir():
-        with refusing(name, NOT_FOUND):
-            folder = cached_folder(name, revision) or Path(
-                snapshot_download(name, revision=revision, allow_patterns=list(_FILES))
-            )
+    folder = fetched(name, revision, ADAPTER_WEIGHTS)
     for file in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
         if not (folder / file).is_file():
             raise ModelError(

@@ -20,17 +20,21 @@ from schemax.base.trained import SEEN, TrainedWith, read_trained
 from schemax.errors import ModelError
 from schemax.runtime.models.architecture import decoder_of
 from schemax.runtime.models.loading.adapters import put_adapter
-from schemax.runtime.models.loading.files import find_file
-from schemax.runtime.models.loading.gguf_file import gguf_tokenizer, gguf_weights, is_gguf
+from schemax.runtime.models.loading.gguf_file import gguf_tokenizer, gguf_weights
 from schemax.runtime.models.loading.hub_kernels import guard_hub_kernels
-from schemax.runtime.models.loading.model_files import ModelFiles, find_files, load_config
+from schemax.runtime.models.loading.model_files import (
+    ModelFiles,
+    fetch_weights,
+    find_files,
+    load_config,
+)
 from schemax.runtime.models.loading.precision import (
     DeviceMap,
     Quantization,
     automatic_dtype,
     placement,
 )
-from schemax.runtime.models.loading.refusals import NOT_FOUND, brief, refusing, some
+from schemax.runtime.models.loading.refusals import brief, refusing, some
 from schemax.runtime.models.packed import pack
 from schemax.runtime.models.pointwise import compile_chains
 
@@ -158,13 +162,9 @@ def load_tokenizer(name: str | Path) -> Loaded:
     if files.gguf is not None:
         tokenizer = gguf_tokenizer(files.gguf)
         return Loaded(None, tokenizer, _template(files), _calibration(files), _trained(files))
-    with refusing(str(name), NOT_FOUND):
-        for file in ("tokenizer_config.json", "chat_template.jinja"):
-            files.find(file)  # fetched beside it, for the codec to read
-        path = files.find("tokenizer.json")
-    if path is None:
+    if files.find("tokenizer.json") is None:
         raise ModelError(f"{name} has no tokenizer.json")
-    folder = str(path.parent)
+    folder = str(files.folder)
     return Loaded(None, folder, _template(files), _calibration(files), _trained(files))
 
 
@@ -216,20 +216,18 @@ def _pick_dtype(
 
 
 def _tokenizer(files: ModelFiles, config: Any) -> Any:
-    name, revision = files.holder("tokenizer.json")
-    if is_gguf(name):
-        return gguf_tokenizer(Path(name))
-    with refusing(name):
-        return AutoTokenizer.from_pretrained(
-            name, config=config, revision=revision, trust_remote_code=False
-        )
+    path = files.find("tokenizer.json")
+    if files.gguf is not None and (path is None or path.parent != files.adapter):
+        return gguf_tokenizer(files.gguf)
+    folder = str(files.folder if path is None else path.parent)
+    with refusing(folder):
+        return AutoTokenizer.from_pretrained(folder, config=config, trust_remote_code=False)
 
 
 def _template(files: ModelFiles) -> str | None:
     """The text of `prompt.jinja`, of the adapter or else of the base model."""
-    name, revision = files.holder("prompt.jinja")
-    with refusing(name):
-        path = find_file(name, "prompt.jinja", revision)
+    path = files.find("prompt.jinja")
+    with refusing(str(path)):
         text = path.read_text("utf-8") if path else None
         # A template of one line could be taken for a name or a path.
         return text if text is None or "\n" in text else f"{text}\n"
@@ -237,22 +235,17 @@ def _template(files: ModelFiles) -> str | None:
 
 def _trained(files: ModelFiles) -> TrainedWith:
     """The settings of training, of the adapter or else of the base model."""
-    name, revision = files.holder(TRAINED)
-    with refusing(name):
-        path = find_file(name, TRAINED, revision)
+    path = files.find(TRAINED)
+    with refusing(str(path)):
         trained = read_trained(path) if path else TrainedWith()
-        name, revision = files.holder(SEEN)
-        return replace(trained, seen=find_file(name, SEEN, revision))
+        return replace(trained, seen=files.find(SEEN))
 
 
 def _calibration(files: ModelFiles) -> Calibration | None:
     """The calibration, of the adapter if there is one: it invalidates the base model's."""
-    name, revision = files.name, files.revision
-    if files.adapter is not None:
-        name, revision = str(files.adapter), None
-    with refusing(name):
-        path = find_file(name, CALIBRATION, revision)
-        return read_calibration(path) if path else None
+    path = (files.adapter or files.folder) / CALIBRATION
+    with refusing(str(path)):
+        return read_calibration(path) if path.is_file() else None
 
 
 def _weights(
@@ -279,6 +272,8 @@ def _weights(
         raise ModelError(f"{name} is stored quantized already; leave `quantization` out")
     options = placement(name, config, device, dtype, device_map, quantization)
     attention = attn_implementation or _pick_attention(config)
+    if files.gguf is None:
+        fetch_weights(files, config)
     with refusing(name), _no_bars():
         if files.gguf is not None:
             more = {"attn_implementation": attention, **options}
@@ -286,9 +281,8 @@ def _weights(
             _check_loaded(name, model, report)
             return model if options else model.to(device)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            name,
+            str(files.folder),
             config=config,
-            revision=files.revision,
             dtype=dtype,
             # Given even if None: else the model's own config could name code on the Hub.
             attn_implementation=attention,

@@ -16,56 +16,53 @@ from typing import Any
 import transformers
 from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
 
-from schemax.base.resources import cached_folder
+from schemax.base.resources import fetched
 from schemax.errors import ModelError
 from schemax.runtime.models.loading.adapters import (
     ADAPTER_CONFIG,
-    ADAPTER_WEIGHTS,
     adapter_settings,
     fetch_adapter,
 )
-from schemax.runtime.models.loading.files import find_file, read_object
 from schemax.runtime.models.loading.gguf_file import gguf_config, gguf_in, is_gguf
-from schemax.runtime.models.loading.refusals import NOT_FOUND, refusing, some
+from schemax.runtime.models.loading.refusals import read_object, refusing, some
 
 _INDEX = "model.safetensors.index.json"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A base model (folder, GGUF file or Hub id), and the folder of an adapter for it."""
+    """A base model (folder, GGUF file or Hub id), and the folder of an adapter for it.
+
+    place: the folder or the GGUF file; of a Hub id, a commit's folder in the Hub's cache.
+    """
 
     name: str
-    revision: str | None
+    place: Path
     adapter: Path | None = None
 
     @classmethod
     def of(cls, name: str, revision: str | None, adapter: Path | None = None) -> ModelFiles:
-        """Finds the files of a model; if the Hub does not answer, in its cache.
-
-        Raises ModelError as `schemax.base.resources` does, and as `gguf_in` does.
-        """
+        """Finds the files of a model. Raises ModelError as `fetched` and `gguf_in` do."""
         name = gguf_in(name)
-        folder = None if Path(name).exists() else cached_folder(name, revision)
-        return cls(name, revision, adapter) if folder is None else cls(str(folder), None, adapter)
+        return cls(name, fetched(name, revision), adapter)
 
     @property
     def gguf(self) -> Path | None:
         """The GGUF file of the base model; None in another format."""
-        return Path(self.name) if is_gguf(self.name) else None
+        return self.place if is_gguf(self.place) else None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the base model, or that its GGUF file lies in."""
+        return self.place.parent if self.place.is_file() else self.place
 
     def find(self, file: str) -> Path | None:
-        """A file of the base model. Raises what `find_file` raises."""
-        return find_file(self.name, file, self.revision)
-
-    def holder(self, file: str) -> tuple[str, str | None]:
-        """Name and revision of the part that provides a file: the adapter if it has the file.
+        """A file of the adapter, else of the base model.
 
         Training may have changed the tokenizer's chat template and the prompt.
         """
-        if self.adapter is not None and (self.adapter / file).is_file():
-            return str(self.adapter), None
-        return self.name, self.revision
+        folders = [self.folder] if self.adapter is None else [self.adapter, self.folder]
+        return next((path for folder in folders if (path := folder / file).is_file()), None)
 
 
 def find_files(name: str, adapter: str | None, revision: str | None) -> ModelFiles:
@@ -77,12 +74,11 @@ def find_files(name: str, adapter: str | None, revision: str | None) -> ModelFil
     Raises ModelError for incomplete folders, and for adapters that cannot be read.
     """
     named = ModelFiles.of(name, revision)
-    with refusing(name, NOT_FOUND):
-        is_adapter = (
-            named.gguf is None
-            and named.find("config.json") is None
-            and named.find(ADAPTER_CONFIG) is not None
-        )
+    is_adapter = (
+        named.gguf is None
+        and named.find("config.json") is None
+        and named.find(ADAPTER_CONFIG) is not None
+    )
     if is_adapter and adapter is not None:
         raise ModelError(
             f"{name} is an adapter itself; name its base model to put {adapter} on that, or leave "
@@ -106,8 +102,7 @@ def load_config(files: ModelFiles) -> Any:
         return _of_causal_model(files.name, gguf_config(files.gguf))
     name = files.name
     with refusing(name):
-        path = files.find("config.json")
-        written = read_object(path) if path else {}
+        written = read_object(files.folder / "config.json")
         kind = written.get("model_type")
         if kind not in CONFIG_MAPPING and "auto_map" in written:
             raise ModelError(
@@ -120,9 +115,10 @@ def load_config(files: ModelFiles) -> Any:
                 f"{transformers.__version__} does not know; a newer release may (pip install -U "
                 "transformers)"
             )
-        config = AutoConfig.from_pretrained(name, revision=files.revision, trust_remote_code=False)
-    _check_weights_format(files, _of_causal_model(name, config))
-    return config
+        config = AutoConfig.from_pretrained(str(files.folder), trust_remote_code=False)
+        if not Path(name).exists():
+            config._commit_hash = files.folder.name
+    return _of_causal_model(name, config)
 
 
 def _of_causal_model(name: str, config: Any) -> Any:
@@ -153,49 +149,46 @@ def _files_of_adapter(folder: Path) -> ModelFiles:
 
 def _check_base(files: ModelFiles) -> None:
     """Raises ModelError for a base model that holds an adapter, or lacks a file."""
-    name = files.name
+    name, folder = files.name, files.folder
     if files.gguf is not None:
         return
-    with refusing(name, NOT_FOUND):
-        own = files.find(ADAPTER_CONFIG)
-    if own is not None:
+    if (folder / ADAPTER_CONFIG).is_file():
         # transformers would load it or not, depending on whether peft is installed.
         raise ModelError(
             f"{name} is named as a base model but holds an adapter ({ADAPTER_CONFIG}); keep "
             "adapters in folders of their own, and name one of them as `adapter`"
         )
-    if Path(name).is_dir():
-        holder, _ = files.holder("tokenizer.json")
-        _check_folder(Path(name), needs_tokenizer=holder == name)
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{name} has no config.json: it is not a model folder of transformers")
+    if files.find("tokenizer.json") is None:
+        raise ModelError(f"{name} has no tokenizer.json: save a fast tokenizer into it")
 
 
-def _check_folder(folder: Path, *, needs_tokenizer: bool) -> None:
-    needed = {"config.json": "it is not a model folder of transformers"}
-    if needs_tokenizer:
-        needed["tokenizer.json"] = "save a fast tokenizer into it"
-    for name, advice in needed.items():
-        if not (folder / name).is_file():
-            raise ModelError(f"{folder} has no {name}: {advice}")
-    if not any(file.name != ADAPTER_WEIGHTS for file in folder.glob("*.safetensors")):
-        raise ModelError(
-            f"{folder} holds no weights in safetensors format; other formats can run code when "
-            "loaded and are not read"
-        )
+def fetch_weights(files: ModelFiles, config: Any) -> None:
+    """Fetches the weights of a model of the Hub, unless its cache has them.
 
-
-def _check_weights_format(files: ModelFiles, config: Any) -> None:
-    """Raises ModelError if a config or an index names weights other than safetensors."""
-    name = files.name
+    Raises ModelError for missing weights, and if the config or an index names other weights than
+    safetensors.
+    """
+    name, folder = files.name, files.folder
     with refusing(name):
-        index = files.find(_INDEX)
-        shards = sorted(set(read_object(index)["weight_map"].values())) if index else []
-        chosen = getattr(config, "transformers_weights", None)
-        for file in [*shards, chosen] if chosen else shards:
+        index = folder / _INDEX
+        shards = set(read_object(index)["weight_map"].values()) if index.is_file() else None
+        named = getattr(config, "transformers_weights", None)
+        weights = sorted({*(shards or ()), *([named] if named else [])}) or ["model.safetensors"]
+        for file in weights:
             if not file.endswith((".safetensors", ".safetensors.index.json")):
                 raise ModelError(f"{name} names {file} for its weights; only safetensors are read")
-        lacking = [file for file in shards if not (Path(name) / file).is_file()]
-        if lacking and Path(name).is_dir():
-            raise ModelError(f"{name} lacks {some(lacking)}, named in {_INDEX}; copy it again")
+        if not Path(name).exists() and not all((folder / file).is_file() for file in weights):
+            fetched(name, folder.name, *weights)  # of the same commit
+        missing = [file for file in weights if not (folder / file).is_file()]
+        if missing and shards:
+            raise ModelError(f"{name} lacks {some(missing)}, named in {_INDEX}; copy it again")
+        if missing:
+            raise ModelError(
+                f"{name} holds no weights in safetensors format ({missing[0]}); other formats can "
+                "run code when loaded and are not read"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from textwrap import shorten
+from typing import Any
 
 from safetensors import SafetensorError
 
 from schemax.errors import ModelError
 from schemax.runtime.slots.memory import is_out_of_memory
-
-NOT_FOUND = "is not a folder on this machine and cannot be fetched from the Hub"
 
 
 @contextmanager
@@ -35,6 +35,14 @@ def refusing(name: str, what: str = "cannot be loaded") -> Iterator[None]:
                 "`device_map` or a smaller model"
             ) from error
         raise ModelError(f"{name} {what}: {brief(error)}") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Reads a JSON file that holds an object. Raises ValueError for any other file."""
+    written = json.loads(path.read_text("utf-8"))
+    if not isinstance(written, dict):
+        raise ValueError(f"{path.name} holds no JSON object")
+    return written
 
 
 def need(package: str, name: str, purpose: str, install: str) -> None:
