@@ -13,10 +13,8 @@ from simulated_gpu import simulated_gpu
 from simulated_guard import HAS_COMPILER
 from test_gpu import Typed, written
 
-from schemax import ModelError
 from schemax.compiler import TextCodec
-from schemax.config import DecodingConfig
-from schemax.runtime.engine.limits import FLIGHTS, Limits
+from schemax.runtime.engine.limits import Limits
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling import sampler
@@ -92,16 +90,13 @@ def test_texts_that_are_checked_on_a_device_are_those_of_the_host(
     assert any(slot.legal_logprobs[1] < 0 for slots in found for slot in slots)
 
 
-def test_flights_share_what_may_be_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flights_share_what_may_be_in_flight() -> None:
     for documents in (1, 2, 7, 1 << 30):
         limits = Limits(documents, 1024, 1001, flights=2)
         parts = [limits.of_flight(place) for place in range(2)]
         assert sum(part.documents for part in parts) == documents
         assert parts[0].documents - parts[1].documents in (0, 1)
         assert {part.capacity for part in parts} == {500}
-    monkeypatch.setenv(FLIGHTS, "two")
-    with pytest.raises(ModelError, match="SCHEMAX_FLIGHTS must be 1 or 2, not 'two'"):
-        Limits.of(prepare(tiny_model("qwen3", 400)), DecodingConfig())
 
 
 @pytest.mark.slow
@@ -111,7 +106,7 @@ def test_a_device_has_work_while_the_host_chooses(
     codec: TextCodec, monkeypatch: pytest.MonkeyPatch, flights: int
 ) -> None:
     """Once the host has waited for one flight's tokens, the other's pass is still to be done."""
-    monkeypatch.setenv(FLIGHTS, str(flights))
+    limited(monkeypatch, flights=flights)
     compiled = compiled_in("branched", Typed, codec, k_max=4)
     with simulated_gpu() as gpu:
         model = prepare(tiny_model("qwen3", codec.vocab_size).to("cuda"))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass, replace
 
 import torch
 
 from schemax.config import DecodingConfig
-from schemax.errors import ModelError
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.memory import free_bytes
 
@@ -24,8 +22,6 @@ _PASS_SHARE = 0.3
 _FEWEST_TOKENS = 64
 # On a device apart from the host, the host prepares one flight while the other's pass runs.
 _FLIGHTS = {"cuda": 2}
-FLIGHTS = "SCHEMAX_FLIGHTS"
-"""The environment variable that sets the number of flights."""
 # Raise the limits again after this many full batches without running out of memory.
 _BACKOFF, _LONGEST_BACKOFF = 16, 1024
 
@@ -63,7 +59,7 @@ class Limits:
             least = torch.tensor([tokens, capacity], device=model.device)
             torch.distributed.all_reduce(least, torch.distributed.ReduceOp.MIN)
             tokens, capacity = least.tolist()
-        return cls(documents, tokens, max(capacity, 1), _flights(kind))
+        return cls(documents, tokens, max(capacity, 1), _FLIGHTS.get(kind, 1))
 
     def of_flight(self, place: int) -> Limits:
         """The share of one flight; 0 documents if the other flights have them all."""
@@ -119,13 +115,3 @@ class AdmissionControl:
         self._anew = self._anew or documents > 0
         if self._done >= self._backoff * self.now.documents:
             self.now, self._done = self.now.doubled(self._usual), 0
-
-
-def _flights(kind: str) -> int:
-    """The number of flights. Raises ModelError for another setting than 1 or 2."""
-    wanted = os.environ.get(FLIGHTS, "")
-    if not wanted:
-        return _FLIGHTS.get(kind, 1)
-    if wanted not in ("1", "2"):
-        raise ModelError(f"{FLIGHTS} must be 1 or 2, not {wanted!r}")
-    return int(wanted)
