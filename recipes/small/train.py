@@ -120,7 +120,7 @@ class Run(TimedRun):
         }
         batch = {"input_ids": input_ids, **info, "real": tokens.real, "labels": labels}
         with torch.autocast("cpu", torch.bfloat16):
-            summed, count = self.reader.loss(self._model, batch | {"long_rope": False}, config)
+            summed, count = self.reader.loss(self._model, batch, config)
         loss = summed / count
         self._optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)

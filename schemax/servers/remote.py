@@ -69,12 +69,6 @@ class RemoteModel(ABC):
         """The reason why a prompt exceeds the server's context; None if it fits."""
         return exceeds(size.max_position + 1, self.max_positions)
 
-    def uses_long_rope(self, size: PromptSize) -> bool:
-        return False
-
-    def bound(self, size: PromptSize) -> int | None:
-        return self.max_positions
-
     def fingerprint(self) -> dict[str, Any]:
         """The settings that rows depend on, as far as the server reports them."""
         return {

@@ -36,7 +36,6 @@ class Features:
     chances: (N,) the probability that an epoch learns each value: 1 for annotated values.
     items: the slots of items of lists in two phases.
     tokens, extent: the numbers of its tokens and position ids in a row, behind the instruction.
-    long_rope: True if longrope uses its long factors.
     """
 
     name: str
@@ -48,7 +47,6 @@ class Features:
     items: tuple[ItemTarget, ...]
     tokens: int
     extent: int
-    long_rope: bool
 
 
 def make_features(
@@ -136,7 +134,6 @@ def _features(
         + sum(len(ids) - 1 for ids in targets)
         + sum(len(item.key) + len(item.values) - 1 for item in items),
         extent=plan.max_position + 1 - instruction,
-        long_rope=model.uses_long_rope(plan),
     )
 
 

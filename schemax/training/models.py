@@ -66,7 +66,7 @@ class TrainableModel(DecoderModel):
         rows = self.rows_of(tokens, config)
         self._selection.local.places = places
         try:
-            with self._chosen_rope(batch["long_rope"]), rows or nullcontext():
+            with rows or nullcontext():
                 output = wrapped(
                     input_ids=batch["input_ids"],
                     position_ids=tokens.position_ids,

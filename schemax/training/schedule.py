@@ -47,7 +47,6 @@ class RowLimits:
             and (row.tokens <= self.batch_tokens or self.stacked)
             and (self.row_tokens is None or row.tokens <= self.row_tokens)
             and (not self.stacked or self.extent is None or extent <= self.extent)
-            and row.features[-1].long_rope == row.long_rope
         )
 
 
@@ -60,11 +59,6 @@ class PackedRow:
 
     def __len__(self) -> int:
         return self.tokens
-
-    @property
-    def long_rope(self) -> bool:
-        """True if longrope uses its long factors."""
-        return self.features[0].long_rope
 
 
 def pack(
@@ -96,13 +90,8 @@ def batches_of(
     for category, group in features.items():
         mixed = list(group)
         rng.shuffle(mixed)
-        # A stable sort: within each group the order stays random.
-        mixed.sort(key=lambda item: item.long_rope)
         rows += pack(mixed, len(compiled[category].instruction), limits)
-    batches: list[list[PackedRow]] = []
-    for long_rope in (False, True):
-        alike = [row for row in rows if row.long_rope == long_rope]
-        batches += split_by_tokens(sorted(alike, key=len), limits.batch_tokens)
+    batches = split_by_tokens(sorted(rows, key=len), limits.batch_tokens)
     rng.shuffle(batches)
     return batches
 
@@ -128,7 +117,7 @@ def split_by_tokens(ordered: Sequence[SizedT], budget: int) -> list[list[SizedT]
 
 TrainingBatch = dict[str, Any]
 """Inputs of the model: (B, L) tensors `input_ids`, `position_ids`, `document`, `slot`, `step`,
-`real` and `labels`, and `long_rope`: True if longrope uses its long factors."""
+`real` and `labels`."""
 
 _INFO = ("position_ids", "document", "slot", "step", "real")
 
@@ -190,7 +179,7 @@ class BatchDataset(Dataset[TrainingBatch]):
         length = padded(max(map(len, sequences)))
         input_ids, tokens, labels = collate(sequences, pad_id, length)
         info = {name: getattr(tokens, name) for name in _INFO}
-        return {"input_ids": input_ids, **info, "labels": labels, "long_rope": rows[0].long_rope}
+        return {"input_ids": input_ids, **info, "labels": labels}
 
 
 def token_info(batch: TrainingBatch) -> TokenInfo:

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TITLES, slow_but, tiny_config
-from decoding import TEMPLATE, assert_right, run, streamed
+from conftest import TITLES, slow_but, tiny_config, tiny_model
+from decoding import TEMPLATE, assert_right, streamed
 from families import FORK, IN_SEQUENCE, NEARLY, REFUSED, Family
-from oracle import oracle_outputs
 from transformers import Qwen3ForCausalLM
 from transformers.models.minimax import modeling_minimax
 from transformers.models.minimax.modeling_minimax import MiniMaxCache
@@ -24,13 +23,9 @@ from schemax.compiler import CompiledSchema, TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.evaluation.diagnosis.agreement import agreements
-from schemax.runtime.attention.visibility import TokenInfo
-from schemax.runtime.engine.decode import checked
 from schemax.runtime.engine.fork import ForkModel
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.slots.plan import plan_prompt
-from schemax.runtime.slots.requests import Request, new_request
 from schemax.tokens import SlotOutput
 
 
@@ -40,13 +35,8 @@ def usually(families: Iterable[Family]) -> Any:
     return slow_but(usual, families, lambda family: family.name)
 
 
-# Near its switch, longrope's plain requests choose by their own length: see further down.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "family",
-    usually([f for f in IN_SEQUENCE if "longrope" not in f.name]),
-    ids=lambda family: family.name,
-)
+@pytest.mark.parametrize("family", usually(IN_SEQUENCE), ids=lambda family: family.name)
 def test_every_layout_is_exact(family: Family, codec: TextCodec) -> None:
     """Gapped and stacked layouts, causal slots and autoregressive decoding as well."""
     model = DecoderModel(family.model(codec.vocab_size))
@@ -63,8 +53,6 @@ def test_constrained_slots_equal_the_oracle(
     """With types and retries: all that users have by default; and the paper's way, whole."""
     paper = {"documents": "stacked", "slots": "causal", "documents_per_prompt": 2, "k_max": 4}
     config = DecodingConfig(layout=layout, **(paper if layout == "gapped" else {}))
-    if "longrope" in family.name and layout == "branched":
-        pytest.skip("plain requests choose by their own length")
     model = DecoderModel(family.model(codec.vocab_size))
     compiled = compile_schema(
         small, codec, template=TEMPLATE, decoding=config, vocab_size=model.vocab_size
@@ -90,7 +78,7 @@ def test_llama4_scales_nothing_that_fits(codec: TextCodec, small: Any) -> None:
 
 def test_copies_of_a_wrapped_model_run(codec: TextCodec) -> None:
     """Hooks are shared by all wrappers of a model, and copied with it."""
-    model = longrope(codec)
+    model = tiny_model("qwen3", codec.vocab_size)
     prepare(model)
     count = sum(len(module._forward_pre_hooks) for module in model.modules())
     prepare(model)
@@ -117,7 +105,6 @@ def test_capped_attention_needs_eager(codec: TextCodec) -> None:
         prepare(model)
 
 
-LONG = "QZW 7 kg, " * 12
 # `generate` knows no types.
 PLAIN = DecodingConfig(max_retries=0, constrain="nothing")
 
@@ -251,78 +238,22 @@ def record(record_property: Any, family: Family, prepared: Any, **more: str) -> 
         record_property(name, value)
 
 
-def longrope(codec: TextCodec) -> Any:
+def test_longrope_takes_what_its_short_factors_serve(codec: TextCodec, small: Any) -> None:
+    """A longer prompt in the same call is refused, and changes nothing."""
     (family,) = [family for family in IN_SEQUENCE if "longrope" in family.name]
-    return family.model(codec.vocab_size)
-
-
-def test_longrope_is_chosen_by_each_prompt_alone(codec: TextCodec, small: Any) -> None:
-    """Long and short documents at once: each as it is by itself."""
-    texts = [TITLES[6], LONG, TITLES[1], TITLES[2]]
-    model = DecoderModel(longrope(codec))
-    compiled = {
-        count: compile_schema(
-            small,
-            codec,
-            template="{% for d in documents %}{{ d.text }}\n{% endfor %}",
-            decoding=DecodingConfig(documents_per_prompt=count, max_retries=0),
-        )
-        for count in (1, 4)
-    }
-    plans = [plan_prompt(p, compiled[1].decoding) for p in compiled[1].encode(texts)]
-    assert {model.uses_long_rope(plan) for plan in plans} == {True, False}
-    alone = [outputs_of(model, compiled[1], [text])[0] for text in texts]
-    assert outputs_of(model, compiled[1], texts) == alone
-    assert outputs_of(model, compiled[4], texts) == alone
-    assert outputs_of(model, compiled[4], texts[::-1]) == alone[::-1]
-
-
-@pytest.mark.parametrize("layout", ["branched", "gapped"])
-@pytest.mark.parametrize("max_retries", [0, 2])
-def test_longrope_equals_the_oracle_around_the_switch(
-    codec: TextCodec, small: Any, layout: Any, max_retries: int
-) -> None:
-    """Budgets decide which factors a prompt gets; a retry never changes them."""
-    model = DecoderModel(longrope(codec))
-    config = DecodingConfig(layout=layout, max_retries=max_retries)
-    template = "{% for d in documents %}{{ d.text }}\n{% endfor %}"
-    compiled = compile_schema(small, codec, template=template, decoding=config)
-    texts = ["x" * length for length in range(0, 60, 3)]
-    prompts = compiled.encode(texts)
-    chosen = set()
-    for prompt, slots in zip(prompts, run(model, compiled, texts), strict=True):
-        request = checked(model, new_request(prompt, compiled.stop, config), config)
-        assert isinstance(request, Request)
-        plan = plan_prompt(prompt, config)
-        assert request.use_long_rope == model.uses_long_rope(plan)
-        chosen.add(request.use_long_rope)
-        reached = plan.last_position + [len(slot.ids) - 1 for slot in slots]
-        assert request.use_long_rope or max(reached) < 64
-        if layout == "gapped":
-            expected = oracle_outputs(
-                model, prompt, compiled.stop, config, slots, request.budgets.tolist()
-            )
-            assert tuple(slots) == expected
-    assert chosen == {True, False}
-
-
-def test_longrope_factors_differ(codec: TextCodec, small: Any) -> None:
-    """The choice matters, and it is the one that transformers makes for a single request."""
-    model = DecoderModel(longrope(codec))
-    compiled = compile_schema(small, codec, template=TEMPLATE)
-    ids = torch.tensor([requests_of(compiled, LONG)[0]])
-    for length in (50, ids.shape[1]):
-        part, places = ids[:, :length], torch.arange(length)
-        none = torch.full((1, length), -1)
-        tokens = TokenInfo(places[None], none, none, none + 1, part >= 0)
-        selection = torch.zeros_like(places), places
-        short, long = (
-            model.forward(part, tokens, selection, DecodingConfig(), chosen)
-            for chosen in (False, True)
-        )
-        plain = model.model(input_ids=part, use_cache=False).logits[0]
-        torch.testing.assert_close(long if length > 64 else short, plain, atol=1e-4, rtol=1e-4)
-        assert (long - plain).abs().max() > 0.1 or length > 64
+    rope = {**family.model(codec.vocab_size).config.rope_parameters}
+    rope["original_max_position_embeddings"] = 170
+    model = family.model(
+        codec.vocab_size, original_max_position_embeddings=170, rope_parameters=rope
+    )
+    compiled = compile_schema(small, codec, template=TEMPLATE, decoding=PLAIN)
+    texts = [TITLES[6], "QZW 7 kg, " * 60, TITLES[1]]
+    found = dict(streamed(prepare(model), compiled.encode(texts), compiled.stop, compiled.decoding))
+    for place in (0, 2):
+        requests = requests_of(compiled, texts[place])
+        for ids, slot in zip(requests, found[place].slots, strict=True):
+            assert list(slot.ids) == generated(model, ids, len(slot.ids))
+    assert "the model's context has 170" in found[1].problem
 
 
 @pytest.mark.slow

@@ -191,7 +191,7 @@ batch |= {"input_ids": input_ids, "labels": labels}
 
 def step(device):
     module = tiny_model("qwen3", codec.vocab_size).to(device)
-    here = {name: part.to(device) for name, part in batch.items()} | {"long_rope": False}
+    here = {name: part.to(device) for name, part in batch.items()}
     summed, count = TrainableModel(module).loss(module, here, compiled.decoding)
     (summed / count).backward()
     torch.optim.AdamW(module.parameters(), 1e-2).step()

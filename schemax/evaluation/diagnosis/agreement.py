@@ -93,7 +93,6 @@ def _one_pass(
         tokens,
         (torch.zeros_like(places), places),
         config,
-        model.uses_long_rope(plan),
     )
     yield from torch.split(logits.float().cpu(), list(map(len, columns)))
 

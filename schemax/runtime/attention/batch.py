@@ -120,7 +120,6 @@ class Batch:
     selection: (S,) places whose logits the growing slots choose by.
     segments: the keys that the tokens attend to.
     write: the destinations of keys and values.
-    use_long_rope: whether longrope takes its long factors.
     furthest: the largest position id.
     """
 
@@ -129,7 +128,6 @@ class Batch:
     selection: Any
     segments: tuple[KVSegment, ...]
     write: KVWrite
-    use_long_rope: bool
     furthest: int
 
     def to(self, device: Any) -> Batch:
@@ -150,7 +148,7 @@ def _arrays_of(part: Any) -> dict[str, Ints]:
     return {name: value for name, value in values if isinstance(value, np.ndarray)}
 
 
-def prefix_batch(ids: Ids, handle: int, *, use_long_rope: bool, behind: int = 0) -> Batch:
+def prefix_batch(ids: Ids, handle: int, *, behind: int = 0) -> Batch:
     """A pass that reads an instruction, or a demonstration, by itself.
 
     behind: the length of the prefix with the handle 0, which the demonstration follows.
@@ -173,7 +171,6 @@ def prefix_batch(ids: Ids, handle: int, *, use_long_rope: bool, behind: int = 0)
         selection=np.array([len(ids) - 1]),
         segments=(before, own) if behind else (own,),
         write=KVWrite(prefix=handle, fresh=places[None]),
-        use_long_rope=use_long_rope,
         furthest=int(positions[-1]),
     )
 

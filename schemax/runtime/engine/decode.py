@@ -21,12 +21,12 @@ from schemax.tokens import PromptIds, SlotOutput, StopTable
 class ForeignModel(Protocol):
     """A model that runs requests in a way of its own, as `servers.remote.RemoteModel` does."""
 
+    max_positions: int | None
+
     @property
     def vocab_size(self) -> int: ...
     def refusal(self, config: DecodingConfig) -> str | None: ...
     def misfit(self, size: PromptSize) -> str | None: ...
-    def uses_long_rope(self, size: PromptSize) -> bool: ...
-    def bound(self, size: PromptSize) -> int | None: ...
     def passes(
         self,
         requests: Iterator[Request],
@@ -121,8 +121,7 @@ def checked(model: AnyModel, request: Request, config: DecodingConfig) -> Reques
     if problem := model.misfit(request):
         tokens = enumerate(request.num_document_tokens, request.places[0])
         return [(place, too_long(problem, count)) for place, count in tokens]
-    request.use_long_rope = model.uses_long_rope(request)
-    request.retries, request.bound = config.max_retries, model.bound(request)
+    request.retries, request.bound = config.max_retries, model.max_positions
     last = request.layout.last_position + request.first_position
     request.budgets = with_retries(request.budgets, last, request.retries, request.bound)
     return request
@@ -163,10 +162,10 @@ def decode(
     return [filled[place] for place in range(len(requests))]
 
 
-def _alike(request: Request) -> tuple[bool, int, tuple[int, ...], int]:
+def _alike(request: Request) -> tuple[int, tuple[int, ...], int]:
     """Sorts like lengths together and, among these, documents with the same prefix."""
     length = len(request.stem)
-    return request.use_long_rope, length.bit_length(), request.prefix, length
+    return length.bit_length(), request.prefix, length
 
 
 def _slots_of(request: Request, slots: tuple[SlotOutput, ...], j: int) -> tuple[SlotOutput, ...]:

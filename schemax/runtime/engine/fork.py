@@ -22,7 +22,7 @@ from schemax.errors import ModelError
 from schemax.runtime.engine.limits import AdmissionControl, Limits
 from schemax.runtime.engine.scheduler import write_chosen
 from schemax.runtime.engine.watched_pass import Written, watched
-from schemax.runtime.models.language_model import LanguageModel, PromptSize
+from schemax.runtime.models.language_model import LanguageModel
 from schemax.runtime.sampling.sampler import Sampler
 from schemax.runtime.slots.filling import AskedSlot, Filling
 from schemax.runtime.slots.memory import is_out_of_memory, release_memory
@@ -66,10 +66,6 @@ class ForkModel(LanguageModel):
             "'gapped' needs all slots in one sequence; use the layouts 'branched' (the preset "
             "'isolated') or 'autoregressive'"
         )
-
-    def bound(self, size: PromptSize) -> int | None:
-        """Position ids that a prompt must stay below, retries included; None without a bound."""
-        return self.max_positions
 
     def forward(self, input_ids: Tensor, state: Any, read: int) -> tuple[Tensor, Any]:
         """(R, Q) ids behind a state of R rows -> (R, V) logits at the last of them, and the state.

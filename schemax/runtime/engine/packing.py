@@ -84,7 +84,6 @@ class _Builder:
             selection=self._selection(),
             segments=tuple(self._segments()),
             write=self._write(),
-            use_long_rope=self.scheduler.use_long_rope,
             furthest=self.furthest,
         )
 

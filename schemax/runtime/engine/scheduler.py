@@ -67,12 +67,6 @@ class Scheduler:
     def num_running(self) -> int:
         return len(self.rows.running)
 
-    @property
-    def use_long_rope(self) -> bool:
-        """True if longrope takes its long factors: requests in flight never differ in this."""
-        running = next(iter(self.rows.running.values()), None)
-        return running is not None and running.request.use_long_rope
-
     # --- admission -------------------------------------------------------------------------------
 
     def room_for(self, request: Request) -> tuple[int, int] | None:
@@ -82,7 +76,6 @@ class Scheduler:
             return None
         if count and (
             self._num_documents >= limits.documents
-            or request.use_long_rope != self.use_long_rope
             or self._footprint + self.follow_ups.footprint + request.footprint > limits.capacity
         ):
             return None

@@ -122,7 +122,7 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
     cache, certain = model.new_cache(), np.zeros(3, np.float32)
     scheduler.resize(*(scheduler.room_for(request) or (0, 0)))
     scheduler.admit(request, prefixes=(0,))
-    pairs = model.read_prefix(request.prefix, use_long_rope=False)
+    pairs = model.read_prefix(request.prefix)
     for layer, pair in zip(cache.kv_layers, pairs, strict=True):
         layer.prefixes[0] = pair
     scheduler.begin_pass()

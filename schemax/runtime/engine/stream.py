@@ -248,13 +248,13 @@ class _Prefixes:
 
     def __init__(self, model: DecoderModel, cache: KVPool) -> None:
         self._model, self._cache = model, cache
-        self._handles: dict[tuple[Ids, bool, Ids], int] = {}
+        self._handles: dict[tuple[Ids, Ids], int] = {}
         self.lengths: dict[int, int] = {}
 
     def handles(self, request: Request) -> list[int]:
         """Handles of the prefixes before a request: its instruction, then its demonstrations."""
-        rope, behind = request.use_long_rope, request.prefix
-        keys = [(behind, rope, ()), *((ids, rope, behind) for ids in request.demonstrations)]
+        behind = request.prefix
+        keys = [(behind, ()), *((ids, behind) for ids in request.demonstrations)]
         return [self._handles.setdefault(key, len(self._handles)) for key in keys]
 
     def read(self, scheduler: Scheduler) -> None:

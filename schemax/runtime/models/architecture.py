@@ -25,8 +25,8 @@ class Architecture:
     layer_counts: the number of layers by kind.
     heads: such as "GQA 16/8".
     position_encoding: such as "rotary (llama3)".
-    switch: the position id at which longrope switches to its long factors; None without longrope.
-    max_positions: the position ids that the model takes; None without a bound.
+    max_positions: the position ids that the model takes; None without a bound. With longrope, those
+        that its short factors serve: transformers would choose for all prompts of a pass at once.
     max_tokens: the tokens of a prompt beyond which attention depends on the order of arrival.
     state_name: the argument that carries the cache or recurrent state.
     takes_positions: whether the model takes position ids.
@@ -39,7 +39,6 @@ class Architecture:
     layer_counts: dict[str, int]
     heads: str
     position_encoding: str
-    switch: int | None
     max_positions: int | None
     max_tokens: int | None
     state_name: str | None
@@ -60,7 +59,6 @@ def examine(model: Any) -> Architecture:
         layer_counts=kinds,
         heads=_heads(config, kinds),
         position_encoding=_position_encoding(model, config),
-        switch=_switch(config),
         max_positions=_max_positions(config),
         max_tokens=_max_tokens(config),
         state_name=state_name(model),
@@ -135,15 +133,6 @@ def _obstacle(model: Any, config: Any, kinds: dict[str, int]) -> str | None:
     return None
 
 
-def _switch(config: Any) -> int | None:
-    parameters = getattr(config, "rope_parameters", None)
-    if "longrope" not in _rope_types(parameters):
-        return None
-    own = (parameters or {}).get("original_max_position_embeddings")
-    switch: int | None = own or getattr(config, "original_max_position_embeddings", None)
-    return switch
-
-
 def _max_positions(config: Any) -> int | None:
     for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
         if isinstance(bound := getattr(config, name, None), int):
@@ -152,17 +141,20 @@ def _max_positions(config: Any) -> int | None:
                     f"the model's config gives {name} as {bound}, so no text would fit into its "
                     "context; correct config.json"
                 )
-            return max(bound, _extended(config, bound))
+            return _scaled(config, bound)
     return None
 
 
-def _extended(config: Any, bound: int) -> int:
-    """The context that RoPE scaling extends the trained one to; configs may give either."""
+def _scaled(config: Any, bound: int) -> int:
+    """The context under RoPE scaling; configs may give the trained or the extended one."""
     parameters = getattr(config, "rope_parameters", None) or {}
+    trained = parameters.get("original_max_position_embeddings")
+    if "longrope" in _rope_types(parameters):
+        own: int | None = trained or getattr(config, "original_max_position_embeddings", None)
+        return min(bound, own or bound)
     if parameters.get("rope_type") not in ("linear", "yarn"):
         return bound
-    trained = parameters.get("original_max_position_embeddings") or bound
-    return int(trained * (parameters.get("factor") or 1))
+    return max(bound, int((trained or bound) * (parameters.get("factor") or 1)))
 
 
 def _max_tokens(config: Any) -> int | None:

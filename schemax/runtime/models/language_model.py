@@ -85,14 +85,6 @@ class LanguageModel(ABC):
             return f"needs up to {tokens:,} tokens, and the model takes {limit - SLACK:,} here"
         return None
 
-    def uses_long_rope(self, size: PromptSize) -> bool:
-        """True if the prompt gets longrope's long factors, by its largest possible position id.
-
-        Prompts that differ in this never share a pass.
-        """
-        switch = self.architecture.switch
-        return switch is not None and size.max_position >= switch
-
     def _run(self, places: tuple[Tensor, Tensor], **inputs: Any) -> Any:
         """Runs the model; its output has (1, S, V) logits at S places (rows, columns)."""
         self._selection.local.places = places

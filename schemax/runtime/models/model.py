@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from cachetools import LRUCache
-from torch import Tensor, nn
+from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
@@ -19,13 +19,12 @@ from schemax.runtime.attention.batch import Batch, prefix_batch
 from schemax.runtime.attention.kv_pool import KVPool
 from schemax.runtime.attention.visibility import Span, TokenInfo, block_mask, visible
 from schemax.runtime.models.architecture import spans_of, takes_masks_by_type
-from schemax.runtime.models.language_model import SLACK, LanguageModel, PromptSize
+from schemax.runtime.models.language_model import SLACK, LanguageModel
 from schemax.runtime.models.packed import num_bytes
 from schemax.runtime.models.pointwise import is_compiled
 
-# A prefix's ids, the ids before it, whether longrope takes its long factors, and a fingerprint of
-# the weights.
-PrefixKey = tuple[tuple[int, ...], tuple[int, ...], bool, int]
+# A prefix's ids, the ids before it, and a fingerprint of the weights.
+PrefixKey = tuple[tuple[int, ...], tuple[int, ...], int]
 # Keys and values of every layer, (1, Hk, I, D).
 PrefixKV = tuple[tuple[Tensor, Tensor], ...]
 
@@ -64,9 +63,6 @@ class DecoderModel(LanguageModel):
         self.bytes_per_token = 0
         self._prefixes = _prefixes(_KEPT_BYTES)
         self._chains = segments.compiled_chains() if is_compiled(model) else None
-        self._longrope = None
-        if self.architecture.switch is not None:
-            self._longrope = Longrope.of(model, self.architecture.switch)
         self._spans = tuple(spans_of(self.config, self._windows()).items())
 
     def refusal(self, config: DecodingConfig) -> str | None:
@@ -78,14 +74,13 @@ class DecoderModel(LanguageModel):
         tokens: TokenInfo,
         selection: tuple[Tensor, Tensor],
         config: DecodingConfig,
-        use_long_rope: bool = False,
     ) -> Tensor:
         """Runs whole prompts in one pass, without a cache, for training and the oracle.
 
         (B, L) ids -> (S, V) logits at the S places of `selection` (rows, columns).
         tokens: describes the ids; masks are computed from it.
         """
-        with self._lock, self._chosen_rope(use_long_rope):
+        with self._lock:
             output = self._run(
                 selection,
                 input_ids=input_ids,
@@ -107,19 +102,12 @@ class DecoderModel(LanguageModel):
         limit = self.architecture.max_tokens
         return None if limit is None else max(1, limit - SLACK)
 
-    def bound(self, size: PromptSize) -> int | None:
-        """The position id that a prompt, retries included, must stay below; None without one."""
-        bounds = [self.max_positions]
-        if self.architecture.switch is not None and not self.uses_long_rope(size):
-            bounds.append(self.architecture.switch)
-        return min((bound for bound in bounds if bound is not None), default=None)
-
     def run_batch(self, batch: Batch, cache: KVPool) -> Tensor:
         """Runs a packed pass: (S, V) logits at its selection; keys and values go to the cache."""
         cache.begin(batch, self.spans)
         batch = cache.on(self.device).batch
         rows = torch.zeros_like(batch.selection)
-        with self._lock, self._chosen_rope(batch.use_long_rope), self._over_segments(cache):
+        with self._lock, self._over_segments(cache):
             output = self._run(
                 (rows, batch.selection),
                 input_ids=batch.input_ids[None],
@@ -131,24 +119,21 @@ class DecoderModel(LanguageModel):
         logits: Tensor = output.logits[0].to(self.device)
         return logits
 
-    def read_prefix(
-        self, ids: tuple[int, ...], use_long_rope: bool, behind: tuple[int, ...] = ()
-    ) -> PrefixKV:
+    def read_prefix(self, ids: tuple[int, ...], behind: tuple[int, ...] = ()) -> PrefixKV:
         """The keys and values of a prefix, computed once and kept for later calls.
 
         behind: the prefix that the ids follow and see; () for none.
         """
-        key = (ids, behind, use_long_rope, self._fingerprint())
+        key = (ids, behind, self._fingerprint())
         with self._lock:
             if (known := self._prefixes.get(key)) is not None:
                 return known
             cache = self.new_cache()
             if behind:
-                before = self.read_prefix(behind, use_long_rope)
+                before = self.read_prefix(behind)
                 for layer, pair in zip(cache.kv_layers, before, strict=True):
                     layer.prefixes[0] = pair
-            batch = prefix_batch(ids, 1, use_long_rope=use_long_rope, behind=len(behind))
-            self.run_batch(batch, cache)
+            self.run_batch(prefix_batch(ids, 1, behind=len(behind)), cache)
             prefix = tuple(layer.prefixes[1] for layer in cache.kv_layers)
             self._prefixes[key] = prefix
             return prefix
@@ -170,9 +155,6 @@ class DecoderModel(LanguageModel):
 
     def new_cache(self) -> KVPool:
         return KVPool(self.num_layers)
-
-    def _chosen_rope(self, use_long_rope: bool) -> AbstractContextManager[None]:
-        return self._longrope.chosen(use_long_rope) if self._longrope else nullcontext()
 
     @torch.inference_mode()
     def _windows(self) -> list[int | None]:
@@ -227,55 +209,3 @@ class DecoderModel(LanguageModel):
 def _prefixes(most: int) -> LRUCache[PrefixKey, PrefixKV]:
     """A cache of prefixes. most: bytes of all; a prefix that has more stays until the next."""
     return LRUCache(most, lambda layers: min(most, sum(x.nbytes for kv in layers for x in kv)))
-
-
-class Longrope:
-    """Hooks that let the caller choose longrope's factors.
-
-    transformers chooses by the largest position id of a forward pass, so that other prompts in the
-    batch and later steps would change a prompt's frequencies. Here the caller chooses for a whole
-    prompt: one more column with a position id beyond the switch selects the long factors, and is
-    cut off again.
-    """
-
-    def __init__(self, switch: int) -> None:
-        self._switch = switch
-        self._long = False
-        # transformers writes the factors into a buffer that all threads share.
-        self._lock = threading.RLock()
-
-    @classmethod
-    def of(cls, model: Any, switch: int) -> Longrope:
-        """The hooks of a model; the existing ones if the model was wrapped before."""
-        modules = [m for name, m in model.named_modules() if name.endswith("rotary_emb")]
-        for hook in (hook for module in modules for hook in module._forward_pre_hooks.values()):
-            if isinstance(owner := getattr(hook, "__self__", None), Longrope):
-                return owner
-        hooks = cls(switch)
-        for module in modules:
-            module.register_forward_pre_hook(hooks._lengthen, with_kwargs=True)
-            module.register_forward_hook(hooks._shorten)
-        return hooks
-
-    @contextmanager
-    def chosen(self, long: bool) -> Iterator[None]:
-        with self._lock:
-            self._long = long
-            try:
-                yield
-            finally:
-                self._long = False
-
-    def _lengthen(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self._long:
-            return None
-        *others, position_ids = args if "position_ids" not in kwargs else (*args, None)
-        position_ids = kwargs.pop("position_ids", position_ids)
-        beyond = position_ids.new_full((len(position_ids), 1), self._switch)
-        return tuple(others), {**kwargs, "position_ids": torch.cat([position_ids, beyond], 1)}
-
-    def _shorten(self, _module: nn.Module, _args: Any, output: tuple[Tensor, Tensor]) -> Any:
-        return tuple(part[:, :-1] for part in output) if self._long else None
-
-    def __reduce__(self) -> Any:
-        return Longrope, (self._switch,)  # models are copied and pickled with their hooks

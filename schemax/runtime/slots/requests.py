@@ -91,7 +91,6 @@ class Request:
     answers: (N,) given tokens, or None.
     places: the inputs that have this output, by their first document's place: documents with equal
         tokens are read once.
-    use_long_rope: whether longrope takes its long factors.
     retries, bound: the retries and the context of slots that follow; see `with_retries`.
     waves: the slots that follow once these slots are filled.
     sources: (J,) see `PromptIds`.
@@ -110,7 +109,6 @@ class Request:
     stop: StopTable
     answers: tuple[Ids, ...] | None
     places: list[int]
-    use_long_rope: bool = False
     retries: int = 0
     bound: int | None = None
     waves: Waves | None = None
