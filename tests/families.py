@@ -119,23 +119,25 @@ IN_SEQUENCE = [
         moe_intermediate_size=16,
         first_k_dense_replace=1,
     ),
+]
+
+FORK = [
     _row(
         "llama4",
         "GQA",
         "rotary, none",
         _GQA,
         _HEAD,
+        mode="fork",
         model_type="llama4_text",
         intermediate_size_mlp=48,
         num_local_experts=4,
         attention_chunk_size=16,
+        floor_scale=20,
         no_rope_layers=[1, 0],
         layer_types=["chunked_attention", "full_attention"],
         moe_layers=[1],
     ),
-]
-
-FORK = [
     _row("bloom", "MHA", "ALiBi", _OLD, mode="fork"),
     _row("mpt", "MHA", "ALiBi", mode="fork", d_model=32, n_layers=2, n_heads=4, max_seq_len=4096),
     _row("gptj", "MHA", "rotary, partial", _OLD, mode="fork", rotary_dim=4),

@@ -137,7 +137,6 @@ def run_training(
     limits = RowLimits(
         batch_tokens=settings.batch_tokens,
         documents=settings.documents,
-        row_tokens=model.most_tokens,
         extent=model.max_positions,
         stacked=settings.decoding.documents == "stacked",
     )

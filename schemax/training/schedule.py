@@ -30,13 +30,12 @@ class RowLimits:
 
     batch_tokens: the most tokens of a batch, padding included. A longer row is a batch by itself.
     documents: the most documents of a row.
-    row_tokens, extent: the most tokens and position ids of a row; None: no limit.
+    extent: the most position ids of a row; None: no limit.
     stacked: True if documents see each other, so that their positions add up.
     """
 
     batch_tokens: int
     documents: int
-    row_tokens: int | None = None
     extent: int | None = None
     stacked: bool = False
 
@@ -45,7 +44,6 @@ class RowLimits:
         return (
             len(row.features) <= self.documents
             and (row.tokens <= self.batch_tokens or self.stacked)
-            and (self.row_tokens is None or row.tokens <= self.row_tokens)
             and (not self.stacked or self.extent is None or extent <= self.extent)
         )
 

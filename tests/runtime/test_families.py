@@ -63,19 +63,6 @@ def test_constrained_slots_equal_the_oracle(
     assert {"stop", "length"} & {slot.finish_reason for slot in written}
 
 
-def test_llama4_scales_nothing_that_fits(codec: TextCodec, small: Any) -> None:
-    """Attention is scaled by the order of arrival beyond `floor_scale`; nothing comes near it."""
-    (family,) = [family for family in IN_SEQUENCE if family.name == "llama4"]
-    model = family.model(codec.vocab_size, floor_scale=700)
-    compiled = compile_schema(small, codec, template=TEMPLATE, decoding=PLAIN)
-    texts = ["QZW 7 kg, " * 12, "QZW 7 kg, " * 60]
-    found = dict(streamed(prepare(model), compiled.encode(texts), compiled.stop, compiled.decoding))
-    requests = requests_of(compiled, texts[0])
-    for ids, slot in zip(requests, found[0].slots, strict=True):
-        assert list(slot.ids) == generated(model, ids, len(slot.ids))
-    assert "up to" in found[1].problem
-
-
 def test_copies_of_a_wrapped_model_run(codec: TextCodec) -> None:
     """Hooks are shared by all wrappers of a model, and copied with it."""
     model = tiny_model("qwen3", codec.vocab_size)

@@ -48,16 +48,13 @@ class Span:
     """The span of position ids that a layer's tokens see, whatever the order of arrival.
 
     window: the number of last position ids, the token's own included.
-    chunk: the size of chunks; a token sees its own chunk alone.
     """
 
     window: int | None = None
-    chunk: int | None = None
 
     def can_hide(self, furthest: int) -> bool:
         """True if the span may hide a token from a query at this position id."""
-        bounds = [bound for bound in (self.window, self.chunk) if bound is not None]
-        return any(furthest >= bound for bound in bounds)
+        return self.window is not None and furthest >= self.window
 
 
 def within_span(query_position: Any, key_position: Any, span: Span) -> Any:
@@ -65,8 +62,6 @@ def within_span(query_position: Any, key_position: Any, span: Span) -> Any:
     near = key_position <= query_position
     if span.window is not None:
         near = near & (key_position > query_position - span.window)
-    if span.chunk is not None:
-        near = near & (key_position // span.chunk == query_position // span.chunk)
     return near
 
 

@@ -50,8 +50,6 @@ class Limits:
         # The tensors of a pass are on one device at a time.
         room = int(_PASS_SHARE * min(map(free_bytes, model.shares)))
         tokens = max(_FEWEST_TOKENS, min(tokens, room // model.pass_bytes))
-        if model.most_tokens is not None:
-            tokens = min(tokens, model.most_tokens)
         documents = 1 << 30 if config.batch_size == "auto" else config.batch_size
         share = _SHARE.get(kind, _SHARE["cpu"])
         capacity = int(share * (free - tokens * model.pass_bytes)) // max(1, model.bytes_per_token)

@@ -15,7 +15,7 @@ from schemax.runtime.attention.visibility import Span
 
 # Layer kinds that mix no tokens: they see one token at a time.
 _POINTWISE = {"moe", "mlp", "dense", "sparse"}
-_ATTENTION = {"full_attention", "attention", "sliding_attention", "chunked_attention"}
+_ATTENTION = {"full_attention", "attention", "sliding_attention"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,6 @@ class Architecture:
     position_encoding: such as "rotary (llama3)".
     max_positions: the position ids that the model takes; None without a bound. With longrope, those
         that its short factors serve: transformers would choose for all prompts of a pass at once.
-    max_tokens: the tokens of a prompt beyond which attention depends on the order of arrival.
     state_name: the argument that carries the cache or recurrent state.
     takes_positions: whether the model takes position ids.
     uneven_steps: whether recurrent layers clamp time steps when they read several tokens, but not
@@ -40,7 +39,6 @@ class Architecture:
     heads: str
     position_encoding: str
     max_positions: int | None
-    max_tokens: int | None
     state_name: str | None
     takes_positions: bool
     uneven_steps: bool
@@ -60,7 +58,6 @@ def examine(model: Any) -> Architecture:
         heads=_heads(config, kinds),
         position_encoding=_position_encoding(model, config),
         max_positions=_max_positions(config),
-        max_tokens=_max_tokens(config),
         state_name=state_name(model),
         takes_positions="position_ids" in parameters,
         uneven_steps=any(
@@ -102,11 +99,7 @@ def spans_of(config: Any, windows: Sequence[int | None]) -> dict[str, Span]:
     """
     kinds = [kind for kind in getattr(config, "layer_types", None) or () if kind in _ATTENTION]
     kinds = kinds or ["attention"] * len(windows)
-    chunk = getattr(config, "attention_chunk_size", None)
-    spans = {
-        kind: Span(window, chunk if kind == "chunked_attention" else None)
-        for kind, window in zip(kinds, windows, strict=False)
-    }
+    spans = {kind: Span(window) for kind, window in zip(kinds, windows, strict=False)}
     return spans or {"attention": Span()}
 
 
@@ -155,14 +148,6 @@ def _scaled(config: Any, bound: int) -> int:
     if parameters.get("rope_type") not in ("linear", "yarn"):
         return bound
     return max(bound, int((trained or bound) * (parameters.get("factor") or 1)))
-
-
-def _max_tokens(config: Any) -> int | None:
-    """The tokens from which attention depends on the order of arrival: Llama 4's `floor_scale`."""
-    if not getattr(config, "attn_temperature_tuning", False):
-        return None
-    scale: int | None = getattr(config, "floor_scale", None)
-    return scale
 
 
 def _heads(config: Any, kinds: dict[str, int]) -> str:

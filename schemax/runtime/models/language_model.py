@@ -17,17 +17,12 @@ from schemax.runtime.models.packed import num_rows
 from schemax.runtime.slots.memory import bytes_of_pass
 from schemax.runtime.slots.outputs import DocumentOutput, exceeds
 
-# Tokens set aside, since other prompts in the batch may have more slots.
-SLACK = 512
-
 
 class PromptSize(Protocol):
-    """The most position ids and tokens that a prompt, as a plan or a request, needs."""
+    """The largest position id that a prompt, as a plan or a request, needs."""
 
     @property
     def max_position(self) -> int: ...
-    @property
-    def max_tokens(self) -> int: ...
 
 
 class LanguageModel(ABC):
@@ -78,12 +73,7 @@ class LanguageModel(ABC):
 
     def misfit(self, size: PromptSize) -> str | None:
         """The reason why a prompt, gaps and budgets included, does not fit; None if it does."""
-        if problem := exceeds(size.max_position + 1, self.max_positions):
-            return problem
-        tokens, limit = size.max_tokens, self.architecture.max_tokens
-        if limit is not None and tokens + SLACK > limit:
-            return f"needs up to {tokens:,} tokens, and the model takes {limit - SLACK:,} here"
-        return None
+        return exceeds(size.max_position + 1, self.max_positions)
 
     def _run(self, places: tuple[Tensor, Tensor], **inputs: Any) -> Any:
         """Runs the model; its output has (1, S, V) logits at S places (rows, columns)."""

@@ -19,7 +19,7 @@ from schemax.runtime.attention.batch import Batch, prefix_batch
 from schemax.runtime.attention.kv_pool import KVPool
 from schemax.runtime.attention.visibility import Span, TokenInfo, block_mask, visible
 from schemax.runtime.models.architecture import spans_of, takes_masks_by_type
-from schemax.runtime.models.language_model import SLACK, LanguageModel
+from schemax.runtime.models.language_model import LanguageModel
 from schemax.runtime.models.packed import num_bytes
 from schemax.runtime.models.pointwise import is_compiled
 
@@ -95,12 +95,6 @@ class DecoderModel(LanguageModel):
     def spans(self) -> tuple[Span, ...]:
         """The spans that types of layers see, in the order of a pass's masks."""
         return tuple(span for _, span in self._spans)
-
-    @property
-    def most_tokens(self) -> int | None:
-        """The most tokens of a pass; None if the order of arrival never matters."""
-        limit = self.architecture.max_tokens
-        return None if limit is None else max(1, limit - SLACK)
 
     def run_batch(self, batch: Batch, cache: KVPool) -> Tensor:
         """Runs a packed pass: (S, V) logits at its selection; keys and values go to the cache."""

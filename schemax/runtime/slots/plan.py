@@ -42,11 +42,6 @@ class Plan:
     k_max: Ints
     max_position: int
 
-    @property
-    def max_tokens(self) -> int:
-        """The most tokens that the prompt and its values can have."""
-        return len(self.input_ids) + int(self.k_max.sum())
-
 
 def plan_prompt(prompt: PromptIds, config: DecodingConfig) -> Plan:
     """Lays out a prompt: J stacked documents in one request, or one request per document."""

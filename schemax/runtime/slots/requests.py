@@ -157,13 +157,6 @@ class Request:
         return self.first_position + max(self.layout.extent, extent) - 1
 
     @property
-    def max_tokens(self) -> int:
-        """The most tokens that the prompt and its values can have, retries apart."""
-        budgets = int(self.layout.budgets.sum())
-        shared = len(self.prefix) + sum(map(len, self.demonstrations))
-        return shared + self.num_tokens + budgets
-
-    @property
     def slot_sources(self) -> tuple[CopySource, ...]:
         """(S,) the document of each slot; () if no slot copies."""
         if len(self.sources) < 2:
