@@ -58,21 +58,38 @@ def read_number(text: str, whole: bool, unit: str | None, language: str | None =
     a word or sign beside the number that is not understood.
     """
     ascii_text = in_ascii(text)
+    is_literal = len(text) <= _LONGEST and _LITERAL.fullmatch(ascii_text)
+    if is_literal and language is None and not (whole and "." in text):
+        return Reading(text) if text.isascii() else noted(text, ascii_text)
+    number = number_of(text, whole, unit, language)
+    if number is None:
+        return Reading(text)
+    value, reasons = number
+    if _LITERAL.fullmatch(text) and Decimal(text) == value:
+        return Reading(plain(value))
+    return noted(text, plain(value), *reasons)
+
+
+def number_of(
+    text: str, whole: bool, unit: str | None, language: str | None
+) -> tuple[Decimal, list[str]] | None:
+    """The number that a text states, and notes on its reading; None without a number.
+
+    Takes and raises what `read_number` does.
+    """
     if len(text) > _LONGEST:
         raise ValueError("is too long for a number")
-    if _LITERAL.fullmatch(ascii_text) and language is None and not (whole and "." in text):
-        return Reading(text) if text.isascii() else noted(text, ascii_text)
     words = None
     if not any(map(str.isnumeric, text)):
         # JSON's null is zero in German.
         is_null = says_no_value(text) or (language is None and "null" in text.casefold())
         words = None if is_null else in_digits(text, language)
         if words is None:
-            return Reading(text)
+            return None
     field = field_unit(unit) if unit is not None else None
     stated = amounts_of(words[0] if words else text, whole, field, language)
     if not stated.amounts:
-        return Reading(text)
+        return None
     statement, value, reasons = _one_statement(stated, field)
     unread = _unread(stated, statement, field, language)
     if words:
@@ -80,10 +97,8 @@ def read_number(text: str, whole: bool, unit: str | None, language: str | None =
         reasons.insert(0, "number words" if words[1] == "en" else f"number words, {words[1]}")
     if whole and value != statement.amount.value:
         value = Decimal(round(value))
-    if _LITERAL.fullmatch(text) and Decimal(text) == value:
-        return Reading(plain(value))
     reasons += [f'"{words}" is not read' for words in unread if words]
-    return noted(text, plain(value), *statement.amount.reasons, *reasons)
+    return value, [*statement.amount.reasons, *reasons]
 
 
 def plain(value: Decimal) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from schemax.compiler import CompiledSchema
-from schemax.config import DecodingConfig
+from schemax.config import BOUNDS, DecodingConfig
 from schemax.errors import SchemaError, SchemaxError
 from schemax.extraction.extractor import Extractor
 from schemax.results import Extraction
@@ -36,12 +36,14 @@ class Service:
             extractor.model.serve_strangers()
 
     def decoding(self, **changes: Any) -> DecodingConfig:
-        """The extractor's settings with changes of a request. Raises ApiError (400)."""
+        """The extractor's settings with numbers of a request. Raises ApiError (400)."""
         changes = {name: value for name, value in changes.items() if value is not None}
-        try:
-            return replace(self.extractor.defaults.decoding, **changes)
-        except ValueError as error:
-            raise ApiError(400, str(error), param=str(error).partition(" ")[0]) from None
+        for name, value in changes.items():
+            try:
+                BOUNDS[name].check(name, value)
+            except ValueError as error:
+                raise ApiError(400, str(error), param=name) from None
+        return replace(self.extractor.defaults.decoding, **changes)
 
     async def stream(
         self, documents: Sequence[Any], schema: ClientSchema, **options: Any

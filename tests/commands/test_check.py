@@ -96,8 +96,7 @@ def test_findings_as_data(run: Run) -> None:
                 "schema": "Inner",
                 "field": "bad",
                 "place": "faulty.py:9",
-                "problem": "Any says nothing about the value",
-                "remedy": "name its type, such as str",
+                "reason": "Any says nothing about the value; name its type, such as str",
                 "formats": [],
             }
         ],
@@ -169,7 +168,7 @@ def test_examples_and_defaults_that_do_not_fit(run: Run, tmp_path: Path) -> None
     found = json.loads(result.stdout)["findings"]
     assert {one["level"] for one in found} == {"warning"}
     said = [
-        (one["field"], one["place"], one["problem"].partition(" does not fit")[0]) for one in found
+        (one["field"], one["place"], one["reason"].partition(" does not fit")[0]) for one in found
     ]
     assert said == [
         ("size", "misfits.py:11", "example 'big'"),

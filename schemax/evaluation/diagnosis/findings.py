@@ -33,22 +33,20 @@ class Finding:
 
     place: the file, and the line of the field or class, if known.
     field: dotted; None for the whole class.
-    remedy: empty if `problem` says what to do.
+    reason: the fault, and what to change.
     """
 
     level: str
     schema: str
     field: str | None
     place: str
-    problem: str
-    remedy: str
+    reason: str
     formats: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         name = f"{self.schema}.{self.field}" if self.field else self.schema
         level = "warning: " if self.level == "warning" else ""
-        text = "; ".join(filter(None, (self.problem, self.remedy)))
-        return f"{self.place}: {level}{name}: {text}"
+        return f"{self.place}: {level}{name}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -115,8 +113,7 @@ def _finding(
         if declaration.document is not None
         else _line_of(declaration.model, field)
     )
-    problem, _, remedy = reason.partition("; ")
-    return Finding(level, name, field, place, problem, remedy, formats)
+    return Finding(level, name, field, place, reason, formats)
 
 
 def _compiled(

@@ -12,7 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from schemax.reading import Reading, noted
 from schemax.reading.kinds.base import Scalar
-from schemax.reading.numbers import read_number
+from schemax.reading.numbers import number_of
 
 # As Pydantic reads and writes them; without months and years, which have no fixed length.
 _SECONDS = r"[0-9]{1,6}(?:\.[0-9]{1,6})?S"
@@ -48,16 +48,15 @@ class Duration(Scalar):
             days, hours, minutes, seconds = (Decimal(part or 0) for part in clock.groups())
             total = days * 86_400 + hours * 3600 + minutes * 60 + seconds
             return noted(text, _iso(total), None if clock[4] else "hours and minutes")
-        reading = read_number(text, False, "s", language)
-        is_bare = text.strip().lstrip("+-").isdecimal()
-        if reading.note is None and reading.value == text and not is_bare:
-            return reading
+        number = number_of(text, False, "s", language)
+        if number is None:
+            return Reading(text)
         # Read in hours and in seconds, a number without a unit gives the same value.
-        in_hours = read_number(text, False, "h", language)
-        if in_hours.value == reading.value and Decimal(reading.value):
+        seconds, reasons = number
+        in_hours = number_of(text, False, "h", language)
+        if seconds and in_hours and in_hours[0] == seconds:
             raise ValueError("has no unit of time")
-        reasons = re.search(r"\(([^()]*)\)$", reading.note or "")
-        return noted(text, _iso(Decimal(reading.value)), reasons and reasons[1])
+        return noted(text, _iso(seconds), *reasons)
 
     def literal(self, text: str, choices: Any) -> Any:
         if not _LITERAL.fullmatch(text):
