@@ -92,7 +92,7 @@ class TrainableModel(DecoderModel):
             or dropout
         ):
             return None
-        parts = parts_of(tokens, config, self.spans)
+        parts = parts_of(tokens, config, self.windows)
         return None if parts is None else over_rows(self.config, parts)
 
 

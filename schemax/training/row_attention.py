@@ -20,7 +20,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
 from schemax.config import DecodingConfig
-from schemax.runtime.attention.visibility import Span, TokenInfo, visible
+from schemax.runtime.attention.visibility import TokenInfo, visible
 
 NAME = "schemax-rows"
 """The name of this attention in transformers."""
@@ -44,7 +44,7 @@ class RowParts:
 
 
 def parts_of(
-    tokens: TokenInfo, config: DecodingConfig, spans: Sequence[Span]
+    tokens: TokenInfo, config: DecodingConfig, windows: Sequence[int | None]
 ) -> list[RowParts] | None:
     """Splits a batch's rows into parts; None if a document sees other documents.
 
@@ -52,10 +52,10 @@ def parts_of(
     """
     if config.documents != "isolated" or bool((tokens.document < -1).any()):
         return None
-    return [_parts(tokens[row : row + 1], config, spans) for row in range(len(tokens.real))]
+    return [_parts(tokens[row : row + 1], config, windows) for row in range(len(tokens.real))]
 
 
-def _parts(row: TokenInfo, config: DecodingConfig, spans: Sequence[Span]) -> RowParts:
+def _parts(row: TokenInfo, config: DecodingConfig, windows: Sequence[int | None]) -> RowParts:
     real, document = row.real[0], row.document[0]
     shared = (real & (document == -1)).nonzero()[:, 0]
     runs = [(real & (document == j)).nonzero()[:, 0] for j in torch.unique(document) if j >= 0]
@@ -78,10 +78,10 @@ def _parts(row: TokenInfo, config: DecodingConfig, spans: Sequence[Span]) -> Row
     )
     masks = tuple(
         (
-            _added(visible(common, common, config, span)[0]),
-            _added(visible(queries, keys, config, span)),
+            _added(visible(common, common, config, window)[0]),
+            _added(visible(queries, keys, config, window)),
         )
-        for span in spans
+        for window in windows
     )
     return RowParts(shared, places, back, masks)
 

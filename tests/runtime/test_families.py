@@ -322,6 +322,6 @@ def test_windows_are_those_of_the_models_code(name: str, codec: TextCodec, small
     prepared = prepare(model)
     assert isinstance(prepared, DecoderModel)
     expected = {"mistral": [9], "gemma3": [9, None]}
-    assert [span.window for span in prepared.spans] == expected.get(name, [None])
+    assert [*prepared.windows] == expected.get(name, [None])
     model.generation_config.use_cache = False
     check(model, compiled, outputs_of(prepared, compiled, TITLES[:4]))

@@ -144,5 +144,5 @@ def test_documents_that_see_each_other_keep_the_mask(codec: TextCodec) -> None:
     (batch, *_) = batches(codec, model, config, batch_tokens=900, documents=6, stacked=True)
     from schemax.training.schedule import token_info
 
-    assert row_attention.parts_of(token_info(batch), config, model.spans) is None
+    assert row_attention.parts_of(token_info(batch), config, model.windows) is None
     gradients(model, batch, config)

@@ -19,7 +19,6 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from schemax.runtime.attention.batch import Batch, KVSegment, KVWrite, SegmentKind
 from schemax.runtime.attention.masks import Mask, mask_of
-from schemax.runtime.attention.visibility import Span
 from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.staging import stage
 
@@ -171,9 +170,9 @@ class KVPool(Cache):
         self.kv_layers = [KVLayer(self) for _ in range(num_layers)]
         super().__init__(layers=list(self.kv_layers))
 
-    def begin(self, batch: Batch, spans: Sequence[Span]) -> None:
-        """Begins a pass. batch: on the host. spans: one for each kind of layer."""
-        self._batch, self._spans = batch, spans
+    def begin(self, batch: Batch, windows: Sequence[int | None]) -> None:
+        """Begins a pass. batch: on the host. windows: of each kind of layer."""
+        self._batch, self._windows = batch, windows
         self._staged: dict[torch.device, StagedBatch] = {}
 
     def on(self, device: torch.device) -> StagedBatch:
@@ -182,7 +181,7 @@ class KVPool(Cache):
         if staged is None:
             batch = self._batch.to(device)
             masks = [
-                tuple(mask_of(segment, span, batch.furthest) for span in self._spans)
+                tuple(mask_of(segment, window, batch.furthest) for window in self._windows)
                 for segment in batch.segments
             ]
             staged = StagedBatch(batch, list(zip(batch.segments, masks, strict=True)))

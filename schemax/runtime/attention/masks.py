@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from schemax.runtime.attention.batch import KVSegment
-from schemax.runtime.attention.visibility import Span, within_span
+from schemax.runtime.attention.visibility import within_window
 from schemax.runtime.slots.block_table import OWN_ONLY
 
 # Rows of a mask for the CUDA kernel begin at multiples of this many numbers.
@@ -56,12 +56,12 @@ class Mask:
         return folded
 
 
-def mask_of(segment: KVSegment, span: Span, furthest: int) -> Mask | None:
-    """The mask of a segment's queries in layers of a span; None: they see all keys.
+def mask_of(segment: KVSegment, window: int | None, furthest: int) -> Mask | None:
+    """The mask of a segment's queries in layers of a window; None: they see all keys.
 
-    A causal segment gets a mask only if the span hides keys; else its kernel masks by itself.
+    A causal segment gets a mask only if the window hides keys; else its kernel masks by itself.
     """
-    hides_keys = span.can_hide(furthest)
+    hides_keys = window is not None and furthest >= window
     seen: Tensor | None = None
     if segment.labels is not None:
         labels = segment.labels
@@ -84,7 +84,7 @@ def mask_of(segment: KVSegment, span: Span, furthest: int) -> Mask | None:
         seen = ones.tril()[None]
     if hides_keys:
         query, key = segment.query_positions, segment.key_positions
-        near = within_span(query[:, :, None], key[:, None, :], span)
+        near = within_window(query[:, :, None], key[:, None, :], window)
         seen = near if seen is None else near & seen
     return None if seen is None else Mask(least_where(~seen))
 

@@ -43,31 +43,18 @@ class TokenInfo:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The span of position ids that a layer's tokens see, whatever the order of arrival.
+def within_window(query_position: Any, key_position: Any, window: int | None) -> Any:
+    """True if keys are within the window of their queries; arrays or tensors that broadcast.
 
-    window: the number of last position ids, the token's own included.
+    window: the number of last position ids, the query's own included; None for all.
     """
-
-    window: int | None = None
-
-    def can_hide(self, furthest: int) -> bool:
-        """True if the span may hide a token from a query at this position id."""
-        return self.window is not None and furthest >= self.window
-
-
-def within_span(query_position: Any, key_position: Any, span: Span) -> Any:
-    """True if keys are within the span of their queries; arrays or tensors that broadcast."""
     near = key_position <= query_position
-    if span.window is not None:
-        near = near & (key_position > query_position - span.window)
-    return near
+    return near if window is None else near & (key_position > query_position - window)
 
 
-def sees(query: TokenInfo, key: TokenInfo, config: DecodingConfig, span: Span) -> Any:
+def sees(query: TokenInfo, key: TokenInfo, config: DecodingConfig, window: int | None) -> Any:
     """The rule: True if queries see keys. Shapes broadcast."""
-    seen = key.real & within_span(query.position_ids, key.position_ids, span)
+    seen = key.real & within_window(query.position_ids, key.position_ids, window)
     if config.documents == "isolated":
         shown = (key.document < 0) & (query.document >= 0)
         seen = seen & (shown | (key.document == -1) | (key.document == query.document))
@@ -78,20 +65,20 @@ def sees(query: TokenInfo, key: TokenInfo, config: DecodingConfig, span: Span) -
 
 
 def visible(
-    query: TokenInfo, key: TokenInfo, config: DecodingConfig, span: Span = Span()
+    query: TokenInfo, key: TokenInfo, config: DecodingConfig, window: int | None = None
 ) -> Tensor:
-    """(B, Q), (B, K) -> (B, Q, K) bool: True if a query sees a key in layers of the span."""
-    mask = sees(query[:, :, None], key[:, None, :], config, span)
+    """(B, Q), (B, K) -> (B, Q, K) bool: True if a query sees a key in layers of the window."""
+    mask = sees(query[:, :, None], key[:, None, :], config, window)
     # A padding query must see a key: else softmax gives NaN, which spreads through values.
     return torch.where(query.real[:, :, None], mask, _first_column(mask))
 
 
-def block_mask(tokens: TokenInfo, config: DecodingConfig, span: Span = Span()) -> Any:
+def block_mask(tokens: TokenInfo, config: DecodingConfig, window: int | None = None) -> Any:
     """FlexAttention's mask of (B, L) tokens among themselves, by the rule as its `mask_mod`."""
     from torch.nn.attention.flex_attention import create_block_mask
 
     def mask_mod(batch: Tensor, _: Tensor, query: Tensor, key: Tensor) -> Any:
-        return sees(tokens[batch, query], tokens[batch, key], config, span)
+        return sees(tokens[batch, query], tokens[batch, key], config, window)
 
     count, length = tokens.position_ids.shape
     device = tokens.position_ids.device

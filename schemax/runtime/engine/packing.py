@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from schemax.runtime.attention.batch import Batch, KVSegment, KVWrite, Places, SegmentKind, stems
-from schemax.runtime.attention.visibility import Span
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.slots.arrays import Ints, grouped, padded_runs, ranks, run_of
 from schemax.runtime.slots.block_table import UNSEEN, padded
@@ -27,15 +26,15 @@ def make_batch(
     scheduler: Scheduler,
     places: Places,
     prefix_lengths: Mapping[int, int],
-    spans: Sequence[Span],
+    windows: Sequence[int | None],
 ) -> Batch:
     """The next pass of the requests in flight.
 
     places: the destinations of its tokens' keys and values.
     prefix_lengths: by handle.
-    spans: one for each kind of layer.
+    windows: of each kind of layer.
     """
-    return _Builder(scheduler, places, prefix_lengths, spans).batch()
+    return _Builder(scheduler, places, prefix_lengths, windows).batch()
 
 
 class _Builder:
@@ -50,7 +49,7 @@ class _Builder:
         scheduler: Scheduler,
         places: Places,
         prefix_lengths: Mapping[int, int],
-        spans: Sequence[Span],
+        windows: Sequence[int | None],
     ) -> None:
         table = scheduler.table
         self.scheduler, self.places, self.prefix_lengths = scheduler, places, prefix_lengths
@@ -74,7 +73,7 @@ class _Builder:
         self.input_ids = np.concatenate([*ids, scheduler.new_ids(old)])
         self.positions = np.concatenate([*positions, table.position[old].repeat(newest) - behind])
         self.furthest = int(self.positions.max())
-        self.is_bounded = any(span.can_hide(self.furthest) for span in spans)
+        self.is_bounded = any(window is not None and self.furthest >= window for window in windows)
         self.fresh = self._fresh() if requests else None
 
     def batch(self) -> Batch:

@@ -128,7 +128,7 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
     scheduler.begin_pass()
     lengths = {0: len(request.prefix)}
     for column in (4, None):
-        batch = make_batch(scheduler, scheduler.allot(), lengths, model.spans)
+        batch = make_batch(scheduler, scheduler.allot(), lengths, model.windows)
         got = model.run_batch(batch, cache)
         if column is not None:
             chosen = Chosen(branches[:, column].numpy(), certain, certain, certain)

@@ -167,7 +167,7 @@ class _Flight:
         if not scheduler.num_running:
             return
         self.prefixes.read(scheduler)
-        batch = make_batch(scheduler, scheduler.allot(), self.prefixes.lengths, self.model.spans)
+        batch = make_batch(scheduler, scheduler.allot(), self.prefixes.lengths, self.model.windows)
         logits = self.model.run_batch(batch, self.cache)
         self._watched = WatchedPass(scheduler, logits) if scheduler.num_watched else None
         self._choice = self.sampler.begin(logits, scheduler.growing)

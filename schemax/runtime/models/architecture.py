@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemax.errors import ModelError
-from schemax.runtime.attention.visibility import Span
 
 # Layer kinds that mix no tokens: they see one token at a time.
 _POINTWISE = {"moe", "mlp", "dense", "sparse"}
@@ -92,15 +91,14 @@ def takes_masks_by_type(model: Any) -> bool:
         return False
 
 
-def spans_of(config: Any, windows: Sequence[int | None]) -> dict[str, Span]:
-    """The position ids that attention layers see, by kind, named as the keys of masks.
+def windows_by_kind(config: Any, windows: Sequence[int | None]) -> dict[str, int | None]:
+    """The windows of attention layers, by kind, named as the keys of masks.
 
     windows: those that layers call their attention with; a config may give one without any use.
     """
     kinds = [kind for kind in getattr(config, "layer_types", None) or () if kind in _ATTENTION]
     kinds = kinds or ["attention"] * len(windows)
-    spans = {kind: Span(window) for kind, window in zip(kinds, windows, strict=False)}
-    return spans or {"attention": Span()}
+    return dict(zip(kinds, windows, strict=False)) or {"attention": None}
 
 
 def _layer_counts(config: Any) -> dict[str, int]:

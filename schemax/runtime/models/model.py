@@ -17,8 +17,8 @@ from schemax.errors import ModelError
 from schemax.runtime.attention import segments
 from schemax.runtime.attention.batch import Batch, prefix_batch
 from schemax.runtime.attention.kv_pool import KVPool
-from schemax.runtime.attention.visibility import Span, TokenInfo, block_mask, visible
-from schemax.runtime.models.architecture import spans_of, takes_masks_by_type
+from schemax.runtime.attention.visibility import TokenInfo, block_mask, visible
+from schemax.runtime.models.architecture import takes_masks_by_type, windows_by_kind
 from schemax.runtime.models.language_model import LanguageModel
 from schemax.runtime.models.packed import num_bytes
 from schemax.runtime.models.pointwise import is_compiled
@@ -63,7 +63,7 @@ class DecoderModel(LanguageModel):
         self.bytes_per_token = 0
         self._prefixes = _prefixes(_KEPT_BYTES)
         self._chains = segments.compiled_chains() if is_compiled(model) else None
-        self._spans = tuple(spans_of(self.config, self._windows()).items())
+        self._by_kind = windows_by_kind(self.config, self._layers_windows())
 
     def refusal(self, config: DecodingConfig) -> str | None:
         return None
@@ -92,13 +92,13 @@ class DecoderModel(LanguageModel):
         return logits
 
     @property
-    def spans(self) -> tuple[Span, ...]:
-        """The spans that types of layers see, in the order of a pass's masks."""
-        return tuple(span for _, span in self._spans)
+    def windows(self) -> tuple[int | None, ...]:
+        """The windows of the kinds of layers, in the order of a pass's masks; None for none."""
+        return tuple(self._by_kind.values())
 
     def run_batch(self, batch: Batch, cache: KVPool) -> Tensor:
         """Runs a packed pass: (S, V) logits at its selection; keys and values go to the cache."""
-        cache.begin(batch, self.spans)
+        cache.begin(batch, self.windows)
         batch = cache.on(self.device).batch
         rows = torch.zeros_like(batch.selection)
         with self._lock, self._over_segments(cache):
@@ -151,7 +151,7 @@ class DecoderModel(LanguageModel):
         return KVPool(self.num_layers)
 
     @torch.inference_mode()
-    def _windows(self) -> list[int | None]:
+    def _layers_windows(self) -> list[int | None]:
         """The sliding windows that layers call their attention with; [] if the model fails."""
         windows: list[int | None] = []
         segments.under_way.windows = windows
@@ -181,19 +181,18 @@ class DecoderModel(LanguageModel):
 
     def _stand_ins(self) -> Any:
         """Stand-ins for masks, which tell attention over segments the type of a layer."""
-        marks = segments.markers(len(self._spans), self.device)
-        by_type = {name: mark for (name, _), mark in zip(self._spans, marks, strict=True)}
-        return by_type if self._by_type else marks[0]
+        marks = segments.markers(len(self._by_kind), self.device)
+        return dict(zip(self._by_kind, marks, strict=True)) if self._by_type else marks[0]
 
     def _masks(self, tokens: TokenInfo, config: DecodingConfig) -> Any:
-        masks = {name: self._mask(tokens, config, span) for name, span in self._spans}
+        masks = {kind: self._mask(tokens, config, own) for kind, own in self._by_kind.items()}
         return masks if self._by_type else next(iter(masks.values()))
 
-    def _mask(self, tokens: TokenInfo, config: DecodingConfig, span: Span) -> Any:
+    def _mask(self, tokens: TokenInfo, config: DecodingConfig, window: int | None) -> Any:
         """(B, 1, L, L): boolean for sdpa, additive for eager; a `BlockMask` for FlexAttention."""
         if self.config._attn_implementation == "flex_attention":
-            return block_mask(tokens, config, span)
-        allowed = visible(tokens, tokens, config, span)[:, None]
+            return block_mask(tokens, config, window)
+        allowed = visible(tokens, tokens, config, window)[:, None]
         if self.config._attn_implementation == "sdpa":
             return allowed
         lowest = torch.finfo(self.dtype).min
