@@ -1,6 +1,4 @@
-// The rows that are shown, as files and on paper.
-
-const MOST_PRINTED = 2000;
+// The rows that are shown, as files.
 
 const valueNow = (row, field) => {
   if (!row.labels?.has(field)) return row.cell(field)?.v ?? null;
@@ -46,7 +44,6 @@ const EXPORTS = {
     const chosen = labelled().length ? labelled() : grid.shown.filter((row) => row.layout !== null && row.texts.length);
     download("label-studio.json", "application/json", JSON.stringify(chosen.map(labelStudioTask), null, 1));
   },
-  print: () => print(),
 };
 
 function setUpExport() {
@@ -54,15 +51,5 @@ function setUpExport() {
     const kind = find("export").value;
     find("export").value = "";
     EXPORTS[kind]?.();
-  });
-  // The table on the screen holds rows in sight only.
-  addEventListener("beforeprint", () => {
-    const fields = fieldsShown();
-    const shown = grid.shown.slice(0, MOST_PRINTED);
-    const lines = shown.map((row) => [row.name, ...fields.map((field) => show(valueNow(row, field)))]);
-    const parts = [tableOf(["Document", ...fields.map((field) => data.fields[field])], lines)];
-    const left = grid.shown.length - shown.length;
-    if (left > 0) parts.push(make("p", { text: `and ${counted(left, "more row")}` }));
-    find("print").replaceChildren(...parts);
   });
 }

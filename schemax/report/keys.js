@@ -22,7 +22,6 @@ const ACTIONS = {
   "/": () => find("search").select(),
   s: () => sortBy(grid.columns[grid.at.column].by),
   d: () => grid.field !== null && panel.distribution(grid.field),
-  t: turnTheme,
   "?": () => find("help").showModal(),
 };
 

@@ -89,14 +89,7 @@ function setUpControls() {
   find("only").addEventListener("click", () => setOnly(filter.only));
   find("clear").addEventListener("click", clear);
   find("filters").addEventListener("submit", (event) => event.preventDefault());
-  find("theme").addEventListener("click", turnTheme);
   find("keys").addEventListener("click", () => find("help").showModal());
-}
-
-function turnTheme() {
-  const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
 }
 
 function setUpGrid() {

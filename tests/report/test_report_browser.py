@@ -220,8 +220,6 @@ def test_the_keyboard_does_it_all(page: Page) -> None:
     assert page.browser.run("document.getElementById('help').open")
     page.press("Escape")
     assert not page.browser.run("document.getElementById('help').open")
-    page.press("t")
-    assert page.browser.run("document.documentElement.dataset.theme") == "dark"
 
 
 def test_a_distribution_counts_and_filters(page: Page) -> None:

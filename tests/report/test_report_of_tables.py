@@ -122,7 +122,7 @@ def test_exports_of_label_studio_are_examples(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(PROGRAM is None, reason="no Chromium")
-def test_a_reader_corrects_exports_and_prints(run: Run, tmp_path: Path) -> None:
+def test_a_reader_corrects_and_exports(run: Run, tmp_path: Path) -> None:
     assert PROGRAM is not None
     run("extract", SCHEMA, made(tmp_path), "--text", "t", "-o", "out.parquet")
     assert run("report", "out.parquet").exit_code == 0
@@ -166,8 +166,6 @@ def test_a_reader_corrects_exports_and_prints(run: Run, tmp_path: Path) -> None:
         csv = browser.run("rowsAsCsv()").splitlines()
         assert csv[:2] == ["id,index,brand,smart,resolution", "r1,1,Right,,4K"]
         assert len(browser.run("rowsAsLines()").splitlines()) == 11
-        browser.run("dispatchEvent(new Event('beforeprint'))")
-        assert page.count("#print tr") == 12
         browser.run("unsaved = false")
         assert browser.trouble == []
     finally:
