@@ -1,9 +1,8 @@
-"""Checkpoints: settings, disk space, the checkpoint to resume from, optimizer states to keep."""
+"""Checkpoints: settings, the checkpoint to resume from, optimizer states to keep."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from transformers.trainer import OPTIMIZER_NAME, TRAINER_STATE_NAME
 
 from schemax.errors import InputError
 from schemax.training.card import CARD
-from schemax.training.settings import TrainingSettings
 
 CHECKPOINTS = "checkpoints"
 _RUN = "run.json"
@@ -49,33 +47,6 @@ def begin_run(folder: Path, described: Mapping[str, Any], *, resume: bool) -> No
         )
 
 
-def check_space(out: Path, model: Any, settings: TrainingSettings, checks: int) -> None:
-    """Raises InputError, with the sizes, if the disk has no room for a run's files.
-
-    model: the model to be trained, with its adapters.
-    checks: the number of checkpoints.
-    """
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    everything = sum(p.numel() for p in model.parameters())
-    weights = 4 * (trained if settings.lora else everything)
-    optimizer = 8 * trained  # two moments in float32
-    final = weights if settings.quantization else (2 if settings.bf16 else 4) * everything
-    # A new checkpoint is written before the last and the best may be deleted.
-    needed = max(
-        min(checks, 3) * weights + min(checks, 2) * optimizer,
-        min(checks, 2) * weights + optimizer + final,
-    )
-    out.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(out).free
-    if needed > free:
-        raise InputError(
-            f"{out} has {_size(free)} of free disk space, and the run needs up to "
-            f"{_size(needed)}: checkpoints of {_size(weights)} and optimizer states of "
-            f"{_size(optimizer)} each, and the model of {_size(final)}; name a folder on a larger "
-            "disk, or train adapters alone (LoRA)"
-        )
-
-
 def last_checkpoint(folder: Path) -> str:
     """Returns the newest checkpoint with the Trainer's state, which is written last.
 
@@ -104,7 +75,3 @@ class OneOptimizer(TrainerCallback):
 
 def _step(path: Path) -> int:
     return int(path.name.rpartition("-")[2])
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:,.1f} GB" if count >= 1e8 else f"{count / 1e6:,.1f} MB"

@@ -125,7 +125,7 @@ def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
     path = Path(config)
     source = str(path.parent) if path.is_file() else config
     with refusing(config):
-        settings = AutoConfig.from_pretrained(fetched(config), trust_remote_code=False)
+        settings = AutoConfig.from_pretrained(str(fetched(config)), trust_remote_code=False)
     if type(settings) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ModelError(
             f"{config} has the model type {settings.model_type!r}, which is not a decoder"
@@ -137,7 +137,7 @@ def new_model(config: str, tokenizer: str | None, seed: int) -> tuple[Any, Any]:
         )
     name = tokenizer or source
     with refusing(name):
-        return model, AutoTokenizer.from_pretrained(fetched(name), trust_remote_code=False)
+        return model, AutoTokenizer.from_pretrained(str(fetched(name)), trust_remote_code=False)
 
 
 def add_lora(model: Any, settings: TrainingSettings, name: str) -> Any:

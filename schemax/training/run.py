@@ -33,7 +33,6 @@ from schemax.training.checkpoints import (
     CHECKPOINTS,
     OneOptimizer,
     begin_run,
-    check_space,
     last_checkpoint,
 )
 from schemax.training.features import make_features
@@ -210,9 +209,6 @@ def _trainer(
         tuned: Any = model.model.requires_grad_(True)
     else:
         tuned = add_lora(model.model, settings, job.name)
-    if arguments.process_index == 0:
-        num_checks = -(-arguments.max_steps // int(arguments.save_steps))
-        check_space(Path(str(arguments.output_dir)).parent, tuned, settings, num_checks)
     if settings.compile:
         compile_layers(tuned)
     patience = settings.patience
