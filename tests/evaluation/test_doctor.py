@@ -50,7 +50,6 @@ def test_facts_about_the_model(codec: TextCodec) -> None:
     assert facts["attention heads"] == "GQA 4/2"
     assert facts["positions"] == "rotary; context 4096"
     assert facts["attention backend"].startswith("eager")
-    assert "MiB" in facts["memory per document"]
     assert "read as text" in facts["special tokens in text"]
     assert "products in bfloat16 take " in facts["processor"]
     assert facts["dtype auto"] == "float32: exact; the model's schemax.json names no other"
@@ -71,7 +70,6 @@ def test_the_opening_of_answers_is_told(backend: Tokenizer, answer: str, told: s
     codec = TextCodec(backend, chat_template=chat)
     facts = {fact.name: fact.found for fact in tokenizer_checks(codec)}
     assert told in facts["chat template"]
-    assert facts["prompt seams"].endswith("tokens are not the whole text's")
 
 
 @pytest.mark.slow

@@ -69,7 +69,6 @@ def _diagnose(
 ) -> Diagnosis:
     from schemax.evaluation.diagnosis.agreement import agreements
     from schemax.evaluation.diagnosis.checks import (
-        memory_checks,
         processor_checks,
         thread_check,
         tokenizer_checks,
@@ -83,7 +82,6 @@ def _diagnose(
         ways = tuple(agreements(model, tokenizer))
     except ModelError as error:
         return Diagnosis(name, False, tuple(facts), problems=(str(error),))
-    facts += memory_checks(model)
     if model.device.type == "cpu":
         facts += [*processor_checks(trained.dtype), thread_check()]
     problems = [
