@@ -32,6 +32,7 @@ from schemax.extraction.prompt_file import PromptFile, PromptLike, read_prompt_f
 from schemax.formats import OutputFormat
 from schemax.results import Extraction
 from schemax.results.extraction import check_on_error, values_of
+from schemax.runtime.slots.outputs import exceeds
 from schemax.runtime.slots.plan import plan_prompt
 from schemax.servers.remote import RemoteModel
 
@@ -566,8 +567,8 @@ class Extractor(AbstractContextManager["Extractor"]):
     def _misfit(self, compiled: CompiledSchema) -> str | None:
         """The reason why the prompt of an empty document does not fit the model."""
         (prompt,) = compiled.encode([""])
-        reason: str | None = self.model.misfit(plan_prompt(prompt, compiled.decoding))
-        return reason
+        plan = plan_prompt(prompt, compiled.decoding)
+        return exceeds(plan.max_position, self.model.max_positions)
 
     def close(self) -> None:
         """Finishes the requests that the model has; later calls and requests raise ModelError."""

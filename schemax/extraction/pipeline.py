@@ -28,7 +28,7 @@ from schemax.extraction.readout import null_text, prompt_of, read_out, review
 from schemax.results import Extraction
 from schemax.runtime.engine.decode import Placed, Windows, outputs
 from schemax.runtime.engine.shared import Call, SharedEngine
-from schemax.runtime.slots.outputs import Watcher
+from schemax.runtime.slots.outputs import Watcher, exceeds
 from schemax.runtime.slots.requests import Filled, Request, new_request
 from schemax.servers.remote import RemoteModel
 from schemax.tokens import PromptIds, SlotOutput, StopTable
@@ -308,9 +308,8 @@ class Extractions:
         prompts, unread = [], iter(texts)
         for prompt in compiled.encode(texts):
             own = list(islice(unread, len(prompt.documents)))
-            if len(own) == 1 or not self._engine.model.misfit(
-                new_request(prompt, compiled.stop, compiled.decoding)
-            ):
+            furthest = new_request(prompt, compiled.stop, compiled.decoding).max_position
+            if len(own) == 1 or not exceeds(furthest, self._engine.model.max_positions):
                 prompts.append(prompt)
             else:
                 for text in own:

@@ -227,6 +227,7 @@ def _rank(
 
 def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:
     """A function that tells whether a text fits; tokenizes only texts that could be too long."""
+    from schemax.runtime.slots.outputs import exceeds
     from schemax.runtime.slots.requests import new_request
 
     def fits(category: str, text: str) -> bool:
@@ -242,7 +243,8 @@ def fits_model(model: Any, compiled: Mapping[str, CompiledSchema]) -> Fits:
             (prompt,) = schema.encode([text])
         except InputError:  # extraction raises it again, for the row
             return True
-        return model.misfit(new_request(prompt, schema.stop, schema.decoding)) is None
+        furthest = new_request(prompt, schema.stop, schema.decoding).max_position
+        return exceeds(furthest, bound) is None
 
     room = {}
     for name, schema in compiled.items():

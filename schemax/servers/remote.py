@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from schemax.base.messages import warn
 from schemax.config import DecodingConfig
 from schemax.errors import ServerError
-from schemax.runtime.slots.outputs import DocumentOutput, exceeds
+from schemax.runtime.slots.outputs import DocumentOutput
 from schemax.tokens import SlotOutput
 
 if TYPE_CHECKING:
     from schemax.compiler import CompiledSchema
     from schemax.compiler.tokenizer import TextCodec
-    from schemax.runtime.models.language_model import PromptSize
     from schemax.runtime.slots.requests import Filled, Request
     from schemax.servers.client import Client
     from schemax.servers.dialects import Served
@@ -64,10 +63,6 @@ class RemoteModel(ABC):
     @abstractmethod
     async def fill(self, request: Request) -> tuple[SlotOutput, ...]:
         """Fills the slots of a request, in the client's thread. Raises ServerError."""
-
-    def misfit(self, size: PromptSize) -> str | None:
-        """The reason why a prompt exceeds the server's context; None if it fits."""
-        return exceeds(size.max_position + 1, self.max_positions)
 
     def fingerprint(self) -> dict[str, Any]:
         """The settings that rows depend on, as far as the server reports them."""

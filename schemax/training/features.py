@@ -14,6 +14,7 @@ from schemax.compiler.prompt import clean_document
 from schemax.errors import InputError
 from schemax.extraction.labels import slot_text
 from schemax.runtime.models.language_model import LanguageModel
+from schemax.runtime.slots.outputs import exceeds
 from schemax.runtime.slots.plan import Plan, plan_prompt
 from schemax.tokens import Ids, PromptIds
 from schemax.training.sequences import (
@@ -95,7 +96,7 @@ def _features(
     items = tuple(item_target(compiled, slot) for slot in known if slot.is_further)
     prompt = compiled.assemble([document], [keys])
     plan = _with_items(plan_prompt(prompt, compiled.decoding), prompt, items)
-    if (problem := model.misfit(plan)) is not None:
+    if problem := exceeds(plan.max_position, model.max_positions):
         notes["left out, too long for the model"].append(f"{example.name} ({problem})")
         return None
     chances = tuple(

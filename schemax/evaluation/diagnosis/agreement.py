@@ -24,6 +24,7 @@ from schemax.extraction.schema import AttrSchema
 from schemax.runtime.attention.visibility import TokenInfo
 from schemax.runtime.engine.decode import Model, decode
 from schemax.runtime.models.model import DecoderModel
+from schemax.runtime.slots.outputs import exceeds
 from schemax.runtime.slots.plan import Plan, plan_prompt, with_values
 from schemax.tokens import PromptIds, SlotOutput
 
@@ -148,8 +149,8 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
             for prompt in compiled.encode(TEXTS)
         ]
         plans = [plan_prompt(prompt, config) for prompt in prompts]
-        if misfit := next(filter(None, map(model.misfit, plans)), None):
-            yield replace(way, refused=f"a short example {misfit}")
+        if reason := exceeds(max(plan.max_position for plan in plans), model.max_positions):
+            yield replace(way, refused=f"a short example {reason}")
             continue
         outputs = decode(model, prompts, compiled.stop, config)
         slots = [slot for row in outputs for slot in row]

@@ -11,9 +11,8 @@ from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine.fork import ForkModel, fork_stream
 from schemax.runtime.engine.stream import stream
-from schemax.runtime.models.language_model import PromptSize
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.slots.outputs import DocumentOutput, passes_of, too_long
+from schemax.runtime.slots.outputs import DocumentOutput, exceeds, passes_of, too_long
 from schemax.runtime.slots.requests import Filled, Request, new_request, with_retries
 from schemax.tokens import PromptIds, SlotOutput, StopTable
 
@@ -26,7 +25,6 @@ class ForeignModel(Protocol):
     @property
     def vocab_size(self) -> int: ...
     def refusal(self, config: DecodingConfig) -> str | None: ...
-    def misfit(self, size: PromptSize) -> str | None: ...
     def passes(
         self,
         requests: Iterator[Request],
@@ -118,7 +116,7 @@ class Windows:
 
 def checked(model: AnyModel, request: Request, config: DecodingConfig) -> Request | list[Placed]:
     """The request with retry budgets, or one refusal per document."""
-    if problem := model.misfit(request):
+    if problem := exceeds(request.max_position, model.max_positions):
         tokens = enumerate(request.num_document_tokens, request.places[0])
         return [(place, too_long(problem, count)) for place, count in tokens]
     request.retries, request.bound = config.max_retries, model.max_positions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +15,7 @@ from schemax.errors import ModelError
 from schemax.runtime.models.architecture import examine
 from schemax.runtime.models.packed import num_rows
 from schemax.runtime.slots.memory import bytes_of_pass
-from schemax.runtime.slots.outputs import DocumentOutput, exceeds
-
-
-class PromptSize(Protocol):
-    """The largest position id that a prompt, as a plan or a request, needs."""
-
-    @property
-    def max_position(self) -> int: ...
+from schemax.runtime.slots.outputs import DocumentOutput
 
 
 class LanguageModel(ABC):
@@ -70,10 +63,6 @@ class LanguageModel(ABC):
     @abstractmethod
     def refusal(self, config: DecodingConfig) -> str | None:
         """The reason why the model cannot decode with these settings; None if it can."""
-
-    def misfit(self, size: PromptSize) -> str | None:
-        """The reason why a prompt, gaps and budgets included, does not fit; None if it does."""
-        return exceeds(size.max_position + 1, self.max_positions)
 
     def _run(self, places: tuple[Tensor, Tensor], **inputs: Any) -> Any:
         """Runs the model; its output has (1, S, V) logits at S places (rows, columns)."""

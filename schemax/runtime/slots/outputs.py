@@ -62,11 +62,14 @@ def too_long(problem: str, num_tokens: int) -> DocumentOutput:
     )
 
 
-def exceeds(needed: int, bound: int | None) -> str | None:
-    """The reason why position ids exceed a context; None if they fit or there is no bound."""
-    if bound is None or needed <= bound:
+def exceeds(max_position: int, bound: int | None) -> str | None:
+    """The reason why a prompt, gaps and budgets included, exceeds a context; None if it fits.
+
+    max_position: the prompt's largest position id. bound: the model's `max_positions`.
+    """
+    if bound is None or max_position < bound:
         return None
-    return f"needs {needed:,} positions, and the model's context has {bound:,}"
+    return f"needs {max_position + 1:,} positions, and the model's context has {bound:,}"
 
 
 @dataclass(frozen=True, slots=True)
