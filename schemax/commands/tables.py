@@ -7,12 +7,13 @@ from pathlib import Path
 
 from schemax.base.messages import say
 from schemax.base.options import OptionGroup, option
-from schemax.commands.options import argument, plain_warnings, verb
+from schemax.commands.options import UsageError, argument, plain_warnings, verb
 from schemax.extraction.schema import AttrSchema
 from schemax.io.finished import read_run_record, tables_of
 from schemax.io.merging import common_record, merge_tables
 from schemax.io.storage import refuse_inputs
 from schemax.report.page import facts_of, open_report, promised_of
+from schemax.report.review import Review
 from schemax.report.table import add_table
 
 
@@ -26,6 +27,9 @@ class ReportArgs(OptionGroup):
     """The page. Default: OUT.html; for several tables, report.html beside the first."""
     price_per_hour: float | None = option(min=0)
     """Price of the machine, for the cost of the run."""
+    review: int | None = option("N", min=1)
+    """Show only the N documents to correct first, in that order: those of unsure fields that are
+    unlike each other. Requires confidences (`extract --details confidence`)."""
 
 
 @verb
@@ -42,14 +46,21 @@ def report(args: ReportArgs) -> None:
     folder = first[: 1 + first.rfind("/")]
     name = args.output or (f"{first}.html" if len(records) == 1 else f"{folder}report.html")
     refuse_inputs(name, records)
-    with plain_warnings(), open_report(name, Path(first).name) as page:
+    is_ranked = args.review is not None
+    if is_ranked and not all(record.settings.get("details") for record in records.values()):
+        raise UsageError("--review needs confidences: extract with --details confidence")
+    with plain_warnings(), open_report(name, Path(first).name, is_ranked=is_ranked) as page:
+        review = None if args.review is None else Review(page, args.review)
         record = common_record(records)
         page.facts += facts_of(record, args.price_per_hour)
         page.promised += promised_of(record)
         if len(records) > 1:
             page.facts.append(("Tables", ", ".join(records)))
         for place, record in records.items():
-            add_table(page, place, record, AttrSchema.from_json_schema)
+            add = page.add if review is None else review.add
+            add_table(page, place, record, AttrSchema.from_json_schema, add=add)
+        if review is not None:
+            review.show()
     say(f"wrote {name}")
 
 

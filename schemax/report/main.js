@@ -129,7 +129,8 @@ function notice() {
   const left = data.total - rows.length;
   if (left > 0) {
     const [held, more] = [counted(rows.length, "document"), left.toLocaleString("en")];
-    parts.push(`The page holds the first ${held}; ${more} more are in the results only.`);
+    const which = data.ranked ? `the ${held} to correct first` : `the first ${held}`;
+    parts.push(`The page holds ${which}; ${more} more are in the results only.`);
   }
   return parts.join(" ");
 }

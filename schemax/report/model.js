@@ -99,8 +99,9 @@ function describe(cell) {
   return parts.join("; ");
 }
 
-// A stream gives documents as they finish; the page shows them in the order of the input.
-const rows = data.rows.map((plain) => new Row(plain)).sort((a, b) => a.index - b.index);
+// A stream gives documents as they finish; the page shows them in the order of the input, or ranked.
+const rows = data.rows.map((plain) => new Row(plain));
+if (!data.ranked) rows.sort((a, b) => a.index - b.index);
 delete data.rows;
 
 const hasConfidence = rows.some((row) => row.cells.some((cell) => cell.c !== undefined));

@@ -78,12 +78,16 @@ SCRIPTS = (
 class Report:
     """A growing page in bounded memory: rows beyond its limits are only counted.
 
+    is_ranked: True if the rows are shown in the order in which they come, else in the input's.
     facts: (name, text) about the run, shown as they are.
     promised: rows of `PROMISE_COLUMNS`, each with a remark.
     """
 
-    def __init__(self, title: str | None = None, *, limit: int = MOST_ROWS) -> None:
+    def __init__(
+        self, title: str | None = None, *, limit: int = MOST_ROWS, is_ranked: bool = False
+    ) -> None:
         self.total = 0
+        self._is_ranked = is_ranked
         self.cut = False  # whether the run ended before its last row
         self._title = title or "Extractions"
         self._limit = limit
@@ -98,9 +102,12 @@ class Report:
         self._room = MOST_CHARACTERS
 
     def add(self, item: Extraction[Any]) -> None:
-        """Adds a row, or counts it. Rows may come in any order: the page sorts them by index."""
-        self.total += 1
-        self._count(item)
+        """Adds a row, or counts it. Rows may come in any order."""
+        self.count(item)
+        self.show(item)
+
+    def show(self, item: Extraction[Any]) -> None:
+        """Adds a row that is counted, if there is room."""
         if len(self._rows) >= self._limit or self._room <= 0:
             return
         room = self._images.room
@@ -109,8 +116,9 @@ class Report:
         if self._room >= 0:
             self._rows.append(row)
 
-    def _count(self, item: Extraction[Any]) -> None:
+    def count(self, item: Extraction[Any]) -> None:
         """Counts a row for the overview, which is about all rows."""
+        self.total += 1
         errors = [asdict(error) for error in item.errors]
         attributes: dict[str, Any] | None = None if item.value is None else {}
         self._tally.add_row({"id": item.document_id, "attributes": attributes, "errors": errors})
@@ -161,11 +169,13 @@ class Report:
             "layouts": self._field_sets.plain(),
             "overview": self._overview(),
         }
+        if self._is_ranked:
+            head["ranked"] = True
         return f'{to_json(head)[:-1]},"rows":[{",".join(self._rows)}]}}'
 
 
 @contextmanager
-def open_report(name: str, title: str) -> Iterator[Report]:
+def open_report(name: str, title: str, *, is_ranked: bool = False) -> Iterator[Report]:
     """Yields a report that is written at the end, even after an error or an interrupt.
 
     name: a path, or an address such as s3://bucket/page.html.
@@ -173,7 +183,7 @@ def open_report(name: str, title: str) -> Iterator[Report]:
     Raises InputError at once if a check shows that the page cannot be written.
     """
     _check_writable(name)
-    report = Report(title)
+    report = Report(title, is_ranked=is_ranked)
     try:
         yield report
     except BaseException as error:

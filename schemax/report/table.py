@@ -23,11 +23,18 @@ Declare = Callable[[Mapping[str, Any]], type[BaseModel]]
 
 
 def add_table(
-    page: Report, output: str, record: RunRecord, declare: Declare, done: Container[int] = ()
+    page: Report,
+    output: str,
+    record: RunRecord,
+    declare: Declare,
+    done: Container[int] = (),
+    add: Callable[[Extraction[Any]], None] | None = None,
 ) -> None:
     """Adds all rows of a table, except the rows in `done`, to a page.
 
-    Rows have texts if the input is unchanged. Raises InputError for a table that cannot be read.
+    add: takes a row in the place of the page. Rows have texts if the input is unchanged.
+
+    Raises InputError for a table that cannot be read.
     """
     models: dict[str, type[BaseModel]] = {}
     rows = read_results(output, record.table)
@@ -36,7 +43,7 @@ def add_table(
             category = row.get("schema") or record.category or "rows"
             if category not in models:
                 models[category] = _model(category, record, declare)
-            page.add(_extraction(row, texts, models[category], _paths(row, record)))
+            (add or page.add)(_extraction(row, texts, models[category], _paths(row, record)))
 
 
 def _model(category: str, record: RunRecord, declare: Declare) -> type[BaseModel]:
