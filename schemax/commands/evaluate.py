@@ -78,7 +78,8 @@ def evaluate(args: Args) -> None:
     text is also in INPUT are left out. The strict score takes an attribute that is not annotated as
     null. Later settings are compared with the
     first one, document by document; so are several models, separated by commas: --model base,tuned.
-    With --escalate-to: both models alone, their cascade, and its curve over --escalate-below.
+    With --escalate-to: both models alone, their cascade, and its curve over --escalate-below; no
+    curve with --precision.
     """
     if args.reliability is not None:
         check_picture("--reliability", args.reliability)
@@ -131,7 +132,9 @@ def evaluate(args: Args) -> None:
         points = []
         if parts:
             alone, later, cascade = runs
-            points = curve_of(alone, later, cascade, args.escalate_below)
+            further = [*parts.values()][-1].further
+            if further is not None and not further.keeps_promised:  # else no threshold is chosen
+                points = curve_of(alone, later, cascade, further.least)
         if (judge := args.judge) is not None:
             if options.is_address(judge):
                 judging = options.by_chat(judge)
@@ -155,7 +158,7 @@ def evaluate(args: Args) -> None:
         ]
         for row, comparison in zip(rows[1:], comparisons, strict=True):
             row["against"] = runs[0].names | asdict(comparison)
-        if parts:
+        if points:
             rows[-1]["curve"] = [point._asdict() for point in points]
         echo(json.dumps(rows, indent=2))
     elif args.table is not None:
@@ -163,7 +166,7 @@ def evaluate(args: Args) -> None:
     else:
         setting = "\n".join(dict.fromkeys(map(setting_of, models.values())))
         show(*runs_shown(runs, comparisons, setting, by=args.by))
-        if parts:
+        if points:
             show(*curve_shown(points))
     if (picture := args.reliability) is not None:
         curves = [(run.name, curve) for run in runs if (curve := run.reliability) is not None]

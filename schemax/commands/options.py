@@ -29,6 +29,7 @@ from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import SchemaxError
 from schemax.evaluation.datasets import Dataset, dataset
 from schemax.evaluation.diagnosis.unloaded import Unloaded
+from schemax.extraction.cascade import least_sureness
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.prompt_file import PromptFile, PromptLike, read_prompt_file
 from schemax.formats import get_format
@@ -255,26 +256,47 @@ class Server(Loading):
             )
 
 
+_ESCALATED = 0.8
+"""The confidence below which a cascade asks its larger model."""
+
+
 class Cascade(Loading):
     """A cascade"""
 
     escalate_to: str | None = option("MODEL or URL#MODEL")
     """A larger model, or a server, that is asked for the fields of which the model is unsure, and
     for these alone."""
-    escalate_below: float = option("P", default=0.8, min=0.0, max=1.0)
-    """The confidence below which --escalate-to is asked for a field."""
+    escalate_below: float | None = option("P", min=0.0, max=1.0)
+    """The confidence below which --escalate-to is asked for a field. Default: 0.8."""
+    precision: float | None = option("P", min=0.0, max=1.0)
+    """In place of --escalate-below: --escalate-to is asked for values of which the model's
+    calibration (`schemax calibrate --precision`) does not promise this precision, and for nulls of
+    a lower confidence."""
 
     def extractor(self, prompt: PromptLike | None = None, **more: Any) -> Extractor:
         """Loads both models of a cascade, or the only model. Raises UsageError, ModelError."""
+        named = self.escalate_below is not None, self.precision is not None
+        if all(named):
+            raise UsageError("give --escalate-below or --precision, not both")
+        if any(named) and self.escalate_to is None:
+            raise UsageError(
+                "--escalate-below and --precision say when --escalate-to is asked: name a model "
+                "with it (`schemax calibrate --precision` promises a precision of one model)"
+            )
         extractor = super().extractor(prompt, **more)
         if (larger := self.escalate_to) is None:
             return extractor
+        confidence = _ESCALATED if not any(named) else self.escalate_below
+        with refused_settings():  # before the larger model is loaded
+            least_sureness(extractor, confidence, self.precision)
         if is_address(larger):
             url, _, model = larger.partition("#")
             further = Server(server=url, model=model or None).extractor()
         else:
             further = load_extractor(larger, self.device, self.dtype)
-        return Extractor.cascade([extractor, further], confidence=self.escalate_below)
+        return Extractor.cascade(
+            [extractor, further], confidence=confidence, precision=self.precision
+        )
 
 
 class Extra(OptionGroup):
