@@ -343,8 +343,11 @@ def calibrate(
     settings: further arguments of `Extractor.stream`.
 
     Raises InputError for products without an annotation, for a model that writes no value with a
-    confidence, as in the autoregressive layout, and for a precision that keeps no value.
+    confidence, as in the autoregressive layout, and for a precision that keeps no value; ValueError
+    for a cascade, whose models each have confidences of their own.
     """
+    if extractor.further is not None:
+        raise ValueError("calibrate the models of a cascade each by itself, before they are joined")
     raw = copy(extractor)
     raw.defaults = replace(extractor.defaults, calibration=Calibration())
     config = replace(decoding or extractor.defaults.decoding, min_probability=0.0)
@@ -485,7 +488,8 @@ def calibrated(
     schemas: their file or name; None takes those of the labels or of the model's training.
     formats: those that the extractor is used with.
 
-    Raises InputError for labels that cannot be used, and for a precision that no threshold proves.
+    Raises InputError for labels that cannot be used, and for a precision that no threshold proves;
+    ValueError for a cascade.
     """
     data = dataset(Path(labels), "train", schemas)
     fit = calibrate_on(data, lambda: extractor, formats, precision=precision)

@@ -132,8 +132,11 @@ def fit(
     tell: receives a line per trial.
 
     Raises InputError for too few documents, if the time ends before the first measurement, and for
-    a prompt that is worse on the held-out documents, by the 95 % interval.
+    a prompt that is worse on the held-out documents, by the 95 % interval; ValueError for a
+    cascade, whose models each have a prompt of their own.
     """
+    if extractor.further is not None:
+        raise ValueError("fit the models of a cascade each by itself, before they are joined")
     started = time.monotonic() if started is None else started
     plain = copy(extractor)
     plain.defaults = replace(extractor.defaults, prompt=PromptFile())
