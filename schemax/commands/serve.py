@@ -19,6 +19,7 @@ from schemax.base.process import terminable
 from schemax.commands import options
 from schemax.commands.options import argument, listed, plain_warnings, verb
 from schemax.errors import InputError
+from schemax.extraction.schema import AttrSchema
 from schemax.serve.limits import Limits
 
 
@@ -59,6 +60,12 @@ class Args(
     """Seconds that requests have to end after SIGTERM."""
 
 
+class _Probe(AttrSchema):
+    """A schema that every model can read."""
+
+    value: str | None
+
+
 @verb
 def serve(args: Args) -> None:
     """Serves a model: /v1/chat/completions and /v1/responses for clients of OpenAI's structured
@@ -90,6 +97,7 @@ def serve(args: Args) -> None:
             template=args.template or extractor.defaults.template,
             decoding=settings["decoding"] or extractor.defaults.decoding,
         )
+        extractor.stream((), _Probe)  # refuses now what every request would be refused for
         name = args.served_model_name or Path(str(options.model_place(args.model))).name
         # Without a key, any web page could reach this machine by DNS rebinding.
         hosts = ("localhost", "127.0.0.1", "[::1]", args.host) if api_key is None else ("*",)

@@ -140,7 +140,8 @@ class CompletionRequest:
         conversation, text = as_prompt(messages, param)
         is_short = most_tokens is not None and most_tokens < _SHORT
         options: dict[str, Any] = {
-            "template": service.extractor.defaults.template or conversation,
+            # Each model of a cascade has its own prompt, so that of the first is not named here.
+            "template": None if service.extractor.defaults.template else conversation,
             "decoding": service.decoding(
                 **sampling.settings,
                 k_max=most_tokens if is_short else None,

@@ -32,8 +32,11 @@ class Service:
         self.queue = Queue(limits.queue)
         self.schemas = Schemas(limits)
         self.metrics = Metrics(lambda: self.queue.documents)
-        if isinstance(extractor.model, DecoderModel):
-            extractor.model.serve_strangers()
+        reader: Extractor | None = extractor
+        while reader is not None:  # all models of a cascade
+            if isinstance(reader.model, DecoderModel):
+                reader.model.serve_strangers()
+            reader = reader.further and reader.further.extractor
 
     def decoding(self, **changes: Any) -> DecodingConfig:
         """The extractor's settings with numbers of a request. Raises ApiError (400)."""
