@@ -16,8 +16,10 @@ from conftest import TITLES, slow_but, tiny_model
 from schemax import AttrSchema, Extraction, Extractor, ModelError, attr
 from schemax.base.calibration import Calibration, FieldPromise, Promise
 from schemax.compiler import TextCodec
+from schemax.evaluation.calibrate import calibrate
 from schemax.io.fingerprint import differences
 from schemax.io.task import Task
+from schemax.training.fitting import fit
 
 SOME = TITLES[:4]
 
@@ -198,6 +200,10 @@ def test_what_does_not_fit_is_refused(models: list[Extractor]) -> None:
     both = Extractor.cascade(models[:2], confidence=0.5)
     with pytest.raises(ModelError, match="cannot be stacked"):
         both.stream([], Set, decoding="paper")
+    with pytest.raises(ValueError, match="calibrate the models of a cascade each by itself"):
+        calibrate(both, [], {})
+    with pytest.raises(ValueError, match="fit the models of a cascade each by itself"):
+        fit(both, [], {})
     models[1].defaults = models[0].defaults.changed(
         None, format="xml", template=None, decoding=None
     )

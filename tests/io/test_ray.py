@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow
 import pytest
-from command_line import Run, jsonl, process, refused, runner, set_part_rows
+from command_line import Run, jsonl, process, refused, rows, runner, set_part_rows
 
 import schemax
 import schemax.io.ray
@@ -292,6 +292,42 @@ def test_files_are_those_of_one_process_whoever_dies(
     whole = (tmp_path / "whole.parquet").read_bytes()
     assert (tmp_path / "a.parquet").read_bytes() == whole
     assert (tmp_path / "b.parquet").read_bytes() == whole
+
+
+def test_a_cascade_has_the_rows_of_one_process(
+    run: Run, saved_model: Path, tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    larger = shutil.copytree(saved_model, tmp_path / "larger")
+    records = products(12)
+    jsonl(tmp_path / "in.jsonl", records)
+    args = ("extract", "slow.py:Slow", "in.jsonl", "--max-errors", "1", "--details")
+    cascade = ("--escalate-to", "larger", "--escalate-below", "0.5")
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address_info["address"])
+    on_ray = run(*args, *cascade, "-o", "a.jsonl", "--ray", "--actors", "1")
+    assert on_ray.exit_code == 0, on_ray.output
+    here = run(*args, *cascade, "-o", "b.jsonl")
+    assert here.exit_code == 0, here.output
+    found, expected = (
+        [
+            (row["attributes"], {name: field.get("model") for name, field in row["fields"].items()})
+            for row in rows((tmp_path / name).read_text("utf-8"))
+            if row["attributes"]
+        ]
+        for name in ("a.jsonl", "b.jsonl")
+    )
+    assert found == expected
+    assert len(found) == 11
+    assert "larger" in {model for _, models in found for model in models.values()}
+
+    def load() -> schemax.Extractor:
+        parts = [schemax.Extractor.from_pretrained(place) for place in (saved_model, larger)]
+        return schemax.Extractor.cascade(parts, confidence=0.5)
+
+    dataset = ray.data.from_items(records)
+    computed = schemax.io.ray.extract(dataset, declared(), model=load, text="t", num_cpus=1)
+    brands = {row["id"]: row["brand"] for row in computed.take_all()}
+    known = {row["id"]: row["attributes"] for row in rows((tmp_path / "b.jsonl").read_text())}
+    assert brands == {id: values and values["brand"] for id, values in known.items()}
 
 
 def test_errors_are_plain(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
