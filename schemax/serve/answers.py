@@ -106,7 +106,8 @@ class ApiError(Exception):
                 near = [item for item in error.errors() if item["loc"][:2] == first["loc"][:2]]
                 first = max(near, key=lambda item: len(item["loc"]))
                 place = _place(first["loc"])
-                message = f"{place}: {first['msg']}" if place else str(first["msg"])
+                reason = str(first["msg"]).removeprefix("Value error, ")
+                message = f"{place}: {reason}" if place else reason
                 return cls(400, clipped(message), param=place or None)
             case HTTPException():
                 return cls(error.status_code, str(error.detail), headers=error.headers)

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -23,6 +23,9 @@ _OPEN = frozenset({"/", "/health", "/docs", "/openapi.json"})
 _CLOSE = {"Connection": "close"}
 # Seconds between checks for room.
 _PAUSE = 0.02
+# Seconds for the rest of a refused body. A connection that is closed while its client still sends
+# is reset, and the reset may discard the answer before the client has read it.
+_LINGER = 2.0
 
 
 class Queue:
@@ -62,8 +65,9 @@ class Gate:
 
     Refuses requests to other hosts than `hosts` (400), without the key (401), and with larger
     bodies (413), announced or not, before they are in memory. A request's time begins here: for its
-    body (408), then until its answer begins (504). No traceback is logged, since it may hold text
-    of a document.
+    body (408), then until its answer begins (504). The rest of a refused body is read and dropped
+    for two seconds at most, so that its client gets the answer. No traceback is logged, since it
+    may hold text of a document.
     """
 
     def __init__(
@@ -84,7 +88,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         status, read, began = 0, 0, time.perf_counter()
-        is_by_line, is_whole = _is_by_line(scope), False
+        is_by_line, is_whole, is_closing = _is_by_line(scope), False, False
         most = self._limits.stream_bytes if is_by_line else self._limits.body_bytes
         deadline = asyncio.get_running_loop().time() + self._limits.seconds
         scope[DEADLINE] = deadline
@@ -98,13 +102,23 @@ class Gate:
                 raise HTTPException(413, _too_large(most), headers=_CLOSE)
             return message
 
+        async def send_lingering(message: Message) -> None:
+            nonlocal is_closing
+            if "status" in message:
+                is_closing = (b"connection", b"close") in message["headers"]
+            elif is_closing and not is_whole and not message.get("more_body", False):
+                await send({**message, "more_body": True})
+                await _drop_body(receive)
+                message = {"type": "http.response.body"}
+            await send(message)
+
         async def send_noting_status(message: Message) -> None:
             nonlocal status
             if "status" in message:
                 status = message["status"]
                 if not limit.expired():
                     limit.reschedule(None)  # sending has a limit of its own
-            await send(message)
+            await send_lingering(message)
 
         try:
             self._check(scope, most)
@@ -124,7 +138,7 @@ class Gate:
                 )
             if not status:
                 status = answer.status
-                await answer.response()(scope, receive, send)
+                await answer.response()(scope, receive, send_lingering)
         route = scope.get("route")
         path = getattr(route, "path", "other")
         self._metrics.requests.labels(path, status).inc()
@@ -153,6 +167,15 @@ class Gate:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length[:20]) > most:
             raise ApiError(413, _too_large(most), headers=_CLOSE)
+
+
+async def _drop_body(receive: Receive) -> None:
+    """Reads the rest of a body, for two seconds at most."""
+    end = time.monotonic() + _LINGER
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER):
+            while (await receive()).get("more_body", False) and time.monotonic() < end:
+                pass
 
 
 def _is_by_line(scope: Scope) -> bool:

@@ -47,6 +47,29 @@ def begun(url: str, path: str, sent: bytes, kind: str = "application/json") -> s
     return connection
 
 
+@pytest.mark.parametrize("is_announced", [True, False])
+def test_a_client_that_still_sends_gets_the_refusal(url: str, is_announced: bool) -> None:
+    """A connection that is closed under a sending client is reset, and loses the answer."""
+    place, size = urlsplit(url), 1_000_000
+    length = f"Content-Length: {10 * size}" if is_announced else "Transfer-Encoding: chunked"
+    head = "POST /v1/extract HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    piece = b"x" * size if is_announced else b"%x\r\n%s\r\n" % (size, b"x" * size)
+    with socket.create_connection((place.hostname, place.port), timeout=30) as connection:
+        connection.sendall(f"{head}{length}\r\n\r\n".encode())
+        for _ in range(10):
+            connection.sendall(piece)
+            time.sleep(0.05)
+        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"8,000,000 bytes" in answer
+
+
+def test_a_misspelt_key_is_named(url: str) -> None:
+    body = {"schema": SCHEMA, "documents": ["LG"], "detail": False}
+    error = httpx.post(f"{url}/v1/extract", json=body).json()["error"]
+    assert error["message"] == "unknown key 'detail', perhaps 'details'"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["/v1/extract", "/v1/chat/completions", "/v1/responses"])
 def test_a_body_that_is_not_finished_is_timed_out(url: str, path: str) -> None:
