@@ -47,10 +47,10 @@ class DeltaTable:
         optional("pyarrow", "a Delta table", "delta")
         self._place = name if is_remote(name) else str(local_path(name))
 
-    def table(self, version: int | None = None) -> Any:
-        """The table as it is now, or was in a version; None where there is none yet."""
+    def table(self) -> Any:
+        """The table in its latest version; None if there is none yet."""
         there = self._module.DeltaTable.is_deltatable(self._place)
-        return self._module.DeltaTable(self._place, version) if there else None
+        return self._module.DeltaTable(self._place) if there else None
 
     def has(self, run: str) -> bool:
         table = self.table()
@@ -78,9 +78,14 @@ class Snapshot:
         place, _, version = name.rpartition("@v") if is_snapshot(name) else (name, "", "")
         self._arrow = optional("pyarrow", "a Delta table", "delta")
         with _naming_table(place):
-            self._table = DeltaTable(place).table(int(version) if version else None)
+            self._table = DeltaTable(place).table()
             if self._table is None:
                 raise InputError(f"cannot read {place}: it is no Delta table")
+            if version:
+                latest = self._table.version()
+                if int(version) > latest:
+                    raise InputError(f"cannot read {name}: the latest version is {latest}")
+                self._table.load_as_version(int(version))
             self.name = f"{place}@v{self._table.version()}"
             if self._table.metadata().configuration.get("delta.columnMapping.mode") == "id":
                 raise InputError(f"cannot read {place}: its columns are found by number")
@@ -195,9 +200,11 @@ def check_lake(name: str, columns: Sequence[Column], by: Sequence[str]) -> None:
     if there is not None and set(there) != set(names):
         missing = [name for name in names if name not in there]
         further = [name for name in there if name not in names]
+        differences = [f"the table lacks {some_of(missing)}"] if missing else []
+        differences += [f"this run lacks {some_of(further)}"] if further else []
         raise InputError(
-            f"cannot add rows to {name}: its columns are others (it lacks {some_of(missing) or '-'}"
-            f", and has {some_of(further) or '-'} beside them); name another table"
+            f"cannot add rows to {name}: its columns are others: {', '.join(differences)}; name "
+            "another table"
         )
 
 

@@ -29,6 +29,7 @@ from command_line import (
 )
 from conftest import slow_but
 
+from schemax.errors import InputError
 from schemax.io.readers import InputFiles
 
 MOMENTS = ("commit", "committed", "removal")
@@ -118,7 +119,8 @@ def test_what_cannot_be_added_is_refused_before_rows_are_computed(
     jsonl(tmp_path / "in.jsonl", made())
     run(*extract(name))
     for more, said in (
-        (("--details",), "its columns are others"),
+        (("--details",), "its columns are others: the table lacks "),
+        (("--keep", "t"), "its columns are others: the table lacks t, this run lacks n; name"),
         (("--reuse", name), "--reuse takes rows for a file"),
     ):
         result = run(*extract(name, *more))
@@ -234,6 +236,8 @@ def test_a_version_stays_what_it_is(tmp_path: Path) -> None:
     deltalake.write_deltalake(name, pyarrow.table({"n": [2]}), mode="append")
     assert [record for _, record in source.rows()] == [{"n": 1}]
     assert source.files == (f"{name}@v0",)
+    with pytest.raises(InputError, match="the latest version is 1"):
+        InputFiles.of([f"{name}@v2"])
     assert InputFiles.of([name]).files == (f"{name}@v1",)
 
 
