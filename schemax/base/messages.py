@@ -164,9 +164,10 @@ def _lines(
         done += 1
         if time.monotonic() - printed >= _SECONDS_BETWEEN_LINES:
             printed = time.monotonic()
-            _say(done, total, rate, unit, note())
+            left = "" if not rate or total is None else f", {(total - done) / rate:,.0f} s left"
+            _say(done, total, rate, unit, left, note())
         yield item
-    _say(done, total, rate, unit, note())
+    _say(done, total, rate, unit, "", note())
 
 
 def _timed(items: Iterable[T]) -> Iterator[tuple[T, float]]:
@@ -175,8 +176,7 @@ def _timed(items: Iterable[T]) -> Iterator[tuple[T, float]]:
         yield item, done / max(1e-9, time.monotonic() - started)
 
 
-def _say(done: int, total: int | None, rate: float, unit: str, note: str) -> None:
+def _say(done: int, total: int | None, rate: float, unit: str, left: str, note: str) -> None:
     of = "" if total is None else f" of {total:,}"
-    left = "" if not rate or total is None else f", {(total - done) / rate:,.0f} s left"
     more = f", {note}" if note else ""
     print(f"{done:,}{of} {unit}, {rate:,.1f}/s{left}{more}", file=sys.stderr, flush=True)

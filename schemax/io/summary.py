@@ -77,7 +77,8 @@ class Summary:
 
     def unchanged(self) -> Summary:
         """The summary of a run that has computed nothing and kept the table."""
-        return replace(self, computed=0, seconds=1e-9, decoded=0, passes=0, tokens=0)
+        table = replace(self, repeats=0, reused=None, added=0, changed=0, gone=0)
+        return replace(table, computed=0, seconds=1e-9, decoded=0, passes=0, tokens=0)
 
     def plus(self, more: Summary, *counts: str) -> Summary:
         """The summary with the costs of both, and the sums of the named counts."""

@@ -169,6 +169,9 @@ def test_a_complete_table_is_skipped_refused_or_replaced(run: Run, tmp_path: Pat
     jsonl(tmp_path / "in.jsonl", texts)
     result = run(*extract(source, "--if-complete", "skip"))
     assert "made otherwise" in result.stderr
+    skipped = run(*extract(source, "--if-complete", "skip", "--reuse", "out.jsonl")).stderr
+    assert "20 of the rows from an earlier run" in skipped
+    assert "rows reused" not in skipped  # those of the run that made the table
     assert set(computed(tmp_path).values()) == {2}
     run(*extract(source, "--if-complete", "replace"))
     assert set(computed(tmp_path).values()) == {3}
