@@ -275,14 +275,14 @@ def extract(context: typer.Context, args: Args) -> None:
             layout = layout_of(by, args.rows_per_file)
         if not is_auto:
             keep = kept_for(by, keep, schemas)
-        source = source_of(args.input, settings, args.limit, shard, keep)
+        source = source_of(args.input, settings, args.limit, shard, keep, by)
         if is_auto:
             schemas, counts = schemas_by_category(source, str(category))
             in_language(schemas, args.language)
             if not quiet:
                 show(*matches_shown(counts), on_stderr=True)
             keep = kept_for(by, keep, schemas)
-            source = source_of(args.input, settings, args.limit, shard, keep)
+            source = source_of(args.input, settings, args.limit, shard, keep, by)
         settings["examples"] = few_shot(args.examples, schemas, ignore_extra=args.ignore_extra)
         more = {"details": _details(args.details), "on_too_long": args.on_too_long}
         task = args.task(schemas, settings, keep=keep, **more)

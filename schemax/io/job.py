@@ -77,12 +77,13 @@ def source_of(
     limit: int | None = None,
     shard: Shard | None = None,
     keep: tuple[str, ...] = (),
+    by: Sequence[str] = (),
 ) -> InputFiles:
     """The records of files. Raises InputError, also for columns in the options that are missing.
 
     options: those of `Extractor.stream`.
-    keep: further columns. Every key in `text` must be in one of the files, and every file must have
-        one of the keys.
+    keep: further columns; those that are in `by` partition the table. Every key in `text` must be
+        in one of the files, and every file must have one of the keys.
     """
     if limit is not None and limit < 0:
         raise ValueError(f"limit must be a number of records, not {limit}")
@@ -91,7 +92,9 @@ def source_of(
     needed = None if shown.needed is None else (*shown.needed, *keep)
     files = [os.fspath(place) for place in inputs]
     source = InputFiles.of(files, needed, limit, shard, required=[*filter(None, named)])
-    check_kept(keep, source.there, "the input")
+    check_kept([name for name in keep if name not in by], source.there, "the input")
+    divided = [name for name in keep if name in by]
+    check_kept(divided, source.there, "the input", "--partition-by (partition_by=)")
     shown.check(source.there, f"cannot read {some_of(source.files)}: no column is called")
     return source
 
@@ -421,7 +424,8 @@ def extract_files(
     kept = (keep,) if isinstance(keep, str) else tuple(keep)
     by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     kept = kept_for(by, kept, schema)
-    source = source_of(names, options, limit, None if shard is None else Shard.parse(shard), kept)
+    part = None if shard is None else Shard.parse(shard)
+    source = source_of(names, options, limit, part, kept, by)
     task = Task(schema, options, load, place, details, on_too_long, kept)
     tell_of_columns(source.there, task.shown, schema)
     return Job(

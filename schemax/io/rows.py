@@ -102,14 +102,19 @@ def _kept(value: Any) -> Any:
 _NOT_FINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 
 
-def check_kept(keep: Sequence[str], there: Sequence[str], source: str) -> None:
-    """Raises InputError for a column to keep that the input, if it is known, lacks."""
+def check_kept(
+    keep: Sequence[str], there: Sequence[str], source: str, option: str = "keep"
+) -> None:
+    """Raises InputError for a column to keep that the input, if it is known, lacks.
+
+    option: what names the columns.
+    """
     for name in keep:
         if not isinstance(name, str):
-            raise InputError(f"keep names {name!r}, which is no text; write {str(name)!r}")
+            raise InputError(f"{option} names {name!r}, which is no text; write {str(name)!r}")
         if there and name not in there:
             near = did_you_mean(name, there)
-            raise InputError(f"keep names {name!r}{near}, but {source} has {some_of(there)}")
+            raise InputError(f"{option} names {name!r}{near}, but {source} has {some_of(there)}")
 
 
 K = TypeVar("K")

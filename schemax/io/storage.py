@@ -288,8 +288,11 @@ def check_folder(name: str) -> None:
         return
     path, code = local_path(name), 0
     if path.is_dir():
-        code = errno.EISDIR
-    elif not os.access(path.parent, os.W_OK):
+        raise InputError(
+            f"cannot write {name}: it is a folder; name a file, or partition the table by columns "
+            "(--partition-by)"
+        )
+    if not os.access(path.parent, os.W_OK):
         code = errno.EACCES if path.parent.is_dir() else errno.ENOENT
     if code:
         raise InputError(f"cannot write {name}: {os.strerror(code)}")
