@@ -294,7 +294,8 @@ class Extractions:
         known = some_of(map(repr, self.compiled))
         if document.category is None:
             return (
-                f"the record has no category; category (--category) names its key; known: {known}"
+                "the record has no category: --category (category=) names its key; there are "
+                f"{known}"
             )
         return f"no schema for category {clipped(repr(document.category))}; there are {known}"
 

@@ -80,8 +80,8 @@ def extract_frame(
         raise InputError(
             "extract_frame takes a DataFrame of pandas or polars, a Dataset of datasets, a Table, "
             "RecordBatch or RecordBatchReader of pyarrow, or a relation of DuckDB, not "
-            f"{name}; of a LazyFrame, collect() it; of a DatasetDict, choose a split; give the "
-            "rows of an IterableDataset to Extractor.stream"
+            f"{name}; of a LazyFrame, collect() it; of a Series, to_frame() it; of a DatasetDict, "
+            "choose a split; give a list, or the rows of an IterableDataset, to Extractor.stream"
         )
     if model is not None and extractor is not None:
         raise ValueError("give a model or an extractor, not both")

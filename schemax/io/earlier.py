@@ -132,5 +132,6 @@ class Retry:
         if changes:
             raise InputError(
                 f"cannot do the failed rows of {self.output} again: {'; '.join(changes)}; restore "
-                "these, or do all rows again"
+                f"these, or repeat the table's own command with --reuse {self.output} (reuse=), "
+                "which computes failed and changed rows"
             )

@@ -197,7 +197,7 @@ def test_mixed_categories(extractor: Extractor) -> None:
     items = sorted(extractor.stream(rows, schemas, category="category"), key=lambda i: i.index)
     assert [type(item.value) for item in items[:2]] == [Loose, Shoe]
     assert "'hat'" in items[2].errors[0].message
-    assert "no category; category (--category) names its key" in items[3].errors[0].message
+    assert "no category: --category (category=) names its key" in items[3].errors[0].message
     assert "'tv', 'shoe'" in items[3].errors[0].message
     assert len(items[4].errors[0].message) < 400
     with pytest.raises(SchemaError):
