@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import repeat, zip_longest
 from os import SEEK_END
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 from schemax.base.messages import clipped
@@ -224,8 +225,10 @@ def _pyarrow() -> Any:
 _BATCH_ROWS, _BATCH_BYTES = 1024, 16 << 20
 
 
-# What unfolds to more than _DENSE times its size is read row by row, and not beyond _MOST bytes.
+# What unfolds to more than _DENSE times its size is not read beyond _MOST bytes.
 _DENSE, _MOST = 32, 128 << 20
+# Begins a compressed buffer of Arrow (zstd, LZ4), behind the 8 bytes of its plain size.
+_FRAME = re.compile(rb"\x28\xb5\x2f\xfd|\x04\x22\x4d\x18")
 
 
 def read_parquet(
@@ -244,23 +247,46 @@ def read_parquet(
     _check_intervals(intervals, wanted or names, name)
     size = handle.seek(0, SEEK_END)
     for number in range(file.num_row_groups):
-        # The sizes of single columns are not read: pyarrow ends the process for damaged ones.
-        group = file.metadata.row_group(number)
-        unfolded, is_dense = group.total_byte_size, group.total_byte_size > _DENSE * size
-        if is_dense and unfolded > _MOST:
+        count, chunks = file.metadata.row_group(number).num_rows, _chunks(file, handle, number)
+        pairs = [(one.total_uncompressed_size, one.total_compressed_size) for one in chunks]
+        # In the file, equal items of lists may take no bytes.
+        sizes = [one.total_uncompressed_size + 8 * (one.num_values - count) for one in chunks]
+        if (unfolded := sum(sizes)) > max(_MOST, _DENSE * size):
+            column = clipped(repr(chunks[sizes.index(max(sizes))].path_in_schema.split(".")[0]))
             reason = f"its row group unfolds to {unfolded:,} bytes, in a file of {size:,}"
-            yield from repeat(InputError(reason), group.num_rows)
+            yield from repeat(InputError(f"{reason}; the column {column} is the largest"), count)
             continue
-        rows = 1 if is_dense else rows_at_once(unfolded / max(1, group.num_rows))
+        # Each row may have the one long text of a dense column.
+        dense = [plain for plain, packed in pairs if plain > _DENSE * packed]
+        rows = rows_at_once(max(unfolded / max(1, count), *dense, 0))
         for batch in file.iter_batches(rows, [number], wanted, use_threads=False):
+            count -= batch.num_rows
             yield from batch_records(batch if declared is None else declared(batch))
+        if count:
+            raise ValueError(f"{count:,} of its rows are missing")
 
 
-def _open_parquet(handle: BinaryIO) -> Any:
+def _chunks(file: Any, handle: BinaryIO, number: int) -> list[Any]:
+    """The metadata of a row group's columns. Raises OSError if it is damaged: pyarrow ends the
+    process for damage, unless it is about to read the column."""
+    reader = _open_parquet(_read_by(handle, None), file.metadata).reader
+    for leaf in range(len(file.schema)):
+        with suppress(TypeError):
+            reader.read_row_group(number, column_indices=[leaf], use_threads=False)
+    return [*map(file.metadata.row_group(number).column, range(len(file.schema)))]
+
+
+def _read_by(handle: BinaryIO, read: Callable[[int], bytes] | None) -> Any:
+    """The file for pyarrow, with another function that reads bytes; None raises TypeError."""
+    return SimpleNamespace(read=read, seek=handle.seek, tell=handle.tell, closed=False, mode="rb")
+
+
+def _open_parquet(handle: Any, metadata: Any = None) -> Any:
     """Opens a file without pre_buffer, which reads a whole row group ahead; INT96, whose years go
     beyond 2262, as microseconds."""
     options = {"pre_buffer": False, "buffer_size": 1 << 20, "coerce_int96_timestamp_unit": "us"}
-    return optional("pyarrow.parquet", "a Parquet file").ParquetFile(handle, **options)
+    parquet = optional("pyarrow.parquet", "a Parquet file")
+    return parquet.ParquetFile(handle, metadata=metadata, **options)
 
 
 _INTERVALS = {"month_interval", "day_time_interval"}  # of which pyarrow has no arrays in Python
@@ -281,12 +307,23 @@ def read_arrow(handle: BinaryIO, name: str, columns: Sequence[str] | None) -> It
 
 def batch_records(batch: Any) -> Iterator[Record]:
     """Yields the rows of a RecordBatch or Table; InputError in place of an unreadable row."""
-    step = rows_at_once(batch.get_total_buffer_size() / max(1, batch.num_rows))
+    mean = batch.get_total_buffer_size() / max(1, batch.num_rows)
+    step = rows_at_once(max(mean, *map(_longest, batch.columns), 0))
     for at in range(0, batch.num_rows, step):
         part = batch.slice(at, step)
         columns = [read_cells(column) for column in part.columns]
         for row in range(part.num_rows):
             yield as_record(part.schema.names, [cells[row] for cells in columns])
+
+
+def _longest(column: Any) -> int:
+    """The bytes of the longest text of a dictionary or a run, which all rows may have; else 0."""
+    compute = optional("pyarrow.compute", "a table")
+    texts: Any = getattr(column, "dictionary", getattr(column, "values", None))
+    with suppress(ValueError, AttributeError, NotImplementedError, TypeError):
+        texts.validate()
+        return int(compute.max(compute.binary_length(texts)).as_py())
+    return 0
 
 
 def rows_at_once(bytes_of_row: float) -> int:
@@ -307,7 +344,19 @@ def _open_arrow(handle: BinaryIO, name: str) -> Any:
         raise InputError(f"cannot read {name}: it is Feather of version 1; write it as version 2")
     is_file = head == b"ARROW1"
     handle.seek(0)
-    return (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(handle)
+    checked = _read_by(handle, lambda size: _checked(handle.read(size), name))
+    return (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(checked)
+
+
+def _checked(data: bytes, name: str) -> bytes:
+    """The bytes of a message. Raises InputError if its buffers together inflate too much."""
+    starts = [frame.start() for frame in _FRAME.finditer(data)]
+    sizes = [int.from_bytes(data[max(0, at - 8) : at], "little") for at in starts]
+    # A larger number stands before other bytes that look like a frame.
+    unfolded, size = sum(size for size in sizes if size < 1 << 40), len(data)
+    if unfolded > max(_MOST // 4, _DENSE * size):
+        raise InputError(f"cannot read {name}: a batch of {size:,} bytes unfolds to {unfolded:,}")
+    return data
 
 
 def _check_intervals(columns: Collection[str], wanted: Sequence[str], name: str) -> None:

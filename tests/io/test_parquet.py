@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tracemalloc
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pyarrow.parquet
 import pytest
 from command_line import SCHEMA, Run, jsonl, refused, rows, stand_in_runner
 
+from schemax.errors import InputError
 from schemax.io.readers import read_file
 
 
@@ -91,6 +95,75 @@ def test_a_small_file_that_unfolds_takes_little_memory(tmp_path: Path) -> None:
     assert of_often.startswith("2048 {'t': 'xxx")
     assert of_long.startswith("1 its row group unfolds to 167,77")
     assert int(peak) < 200
+
+
+def list_of_zeros(items: int) -> pyarrow.Table:
+    numbers = pyarrow.array(memoryview(bytes(items)))
+    return pyarrow.table({"id": ["a"], "t": pyarrow.ListArray.from_arrays([0, items], numbers)})
+
+
+def arrow_file(path: Path, table: pyarrow.Table, compression: str | None) -> Path:
+    options = pyarrow.ipc.IpcWriteOptions(compression=compression)
+    new = pyarrow.ipc.new_stream if compression == "lz4" else pyarrow.ipc.new_file
+    with new(path, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return path
+
+
+def test_a_parquet_list_that_unfolds_is_refused_with_its_column(tmp_path: Path) -> None:
+    """Its items are runs of equal ones, which take no bytes in the file."""
+    (error,) = records(tmp_path / "in.parquet", list_of_zeros(20_000_000))
+    assert isinstance(error, InputError)
+    assert re.match(r"its row group unfolds to 160,0\d\d,\d{3} bytes, in a file of", str(error))
+    assert str(error).endswith("the column 't' is the largest")
+    (record,) = records(tmp_path / "in.parquet", list_of_zeros(100_000))
+    assert record == {"id": "a", "t": [0] * 100_000}
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_an_arrow_file_that_unfolds_is_refused(tmp_path: Path, compression: str, run: Run) -> None:
+    arrow_file(tmp_path / "in.arrow", list_of_zeros(5_000_000), compression)
+    result = run("extract", SCHEMA, "in.arrow", "--text", "t", "-o", "out.jsonl")
+    refused(result, "cannot read in.arrow")
+    refused(result, "a batch of")
+
+
+@pytest.mark.parametrize("made", ["dictionary", "runs"])
+def test_a_text_that_many_rows_have_is_read_row_by_row(tmp_path: Path, made: str) -> None:
+    text = "x" * (4 << 20)
+    column = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 500), pyarrow.array([text]))
+    if made == "runs":
+        runs = pyarrow.array([500], pyarrow.int32())
+        column = pyarrow.RunEndEncodedArray.from_arrays(runs, pyarrow.array([text]))
+    place = arrow_file(tmp_path / "in.arrow", pyarrow.table({"t": column}), None)
+    tracemalloc.start()
+    assert sum(record == {"t": text} for record in islice(read_file(str(place)), 20)) == 20
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40 << 20
+
+
+def test_maps_of_all_rows_are_read(tmp_path: Path) -> None:
+    kind = pyarrow.map_(pyarrow.string(), pyarrow.int8())
+    column = pyarrow.array([[("a", 1)], None, [("b", 2), ("c", 3)]], kind)
+    assert records(tmp_path / "in.parquet", pyarrow.table({"t": column})) == [
+        {"t": [["a", 1]]},
+        {"t": None},
+        {"t": [["b", 2], ["c", 3]]},
+    ]
+
+
+def test_a_footer_with_more_rows_than_the_file_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "in.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"t": [f"LG {n}" for n in range(1000)]}), place)
+    whole = place.read_bytes()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    lies = whole[footer:].replace(b"\xd0\x0f", b"\x80\x7d")  # 1,000 and 8,000 as numbers of Thrift
+    place.write_bytes(whole[:footer] + lies)
+    rows = read_file(str(place))
+    assert len(list(islice(rows, 1000))) == 1000
+    with pytest.raises(InputError, match=r"in\.parquet any further: 7,000 of its rows are missing"):
+        next(rows)
 
 
 def test_intervals_are_read_or_refused_before_the_first_row(run: Run, tmp_path: Path) -> None:
