@@ -1,6 +1,7 @@
 """Reads the records of CSV row by row, and finds what divides and quotes the cells of a file.
 
-CSV is text in UTF-8 with a header. Only quotes around a whole cell are quotes.
+CSV is text in UTF-8, or as its byte order mark tells, with a header. Only quotes around a whole
+cell are quotes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import BinaryIO, NamedTuple, TypeAlias
 
 from schemax.base.messages import clipped, note_once
 from schemax.errors import InputError
+from schemax.io.html_files import MARKS
 from schemax.io.records import LONGEST, TOO_LONG, Record, check_header, is_broken
 from schemax.io.storage import suffixes
 
@@ -75,7 +77,9 @@ def _fits(cells: Sequence[str], columns: int) -> bool:
 @contextmanager
 def _header_and_rows(handle: BinaryIO, name: str) -> Iterator[tuple[list[str], _Rows]]:
     # Bytes that are no UTF-8 become lone surrogates, and cost their own row only.
-    text = io.TextIOWrapper(handle, "utf-8-sig", errors="surrogateescape", newline="")
+    data = io.BufferedReader(handle)  # type: ignore[type-var]
+    encoding = next((name for mark, name in MARKS if data.peek(4).startswith(mark)), "utf-8")
+    text = io.TextIOWrapper(data, encoding, errors="surrogateescape", newline="")
     try:
         head = text.read(_HEAD)
         hint = _HINT.match(head)
@@ -90,7 +94,7 @@ def _header_and_rows(handle: BinaryIO, name: str) -> Iterator[tuple[list[str], _
             note_once(f"{column}; a first line sep=^ names another delimiter than , ; | and tab")
         yield header, rows
     finally:
-        text.detach()
+        text.detach().detach()
 
 
 def _dialect(head: str, hinted: str | None, name: str) -> _Dialect:

@@ -10,11 +10,11 @@ from schemax.io.storage import optional
 from schemax.reading.markup import SHIFTS, SPACES, THIN, is_unseen, shifted
 
 # UTF-32's little mark begins with that of UTF-16.
-_MARKS = (
+MARKS = (
     *((BOM_UTF8, "utf-8-sig"), (BOM_UTF32_LE, "utf-32"), (BOM_UTF32_BE, "utf-32")),
     *((BOM_UTF16_LE, "utf-16"), (BOM_UTF16_BE, "utf-16")),
 )
-WIDE = tuple(mark for mark, _ in _MARKS[1:])
+WIDE = tuple(mark for mark, _ in MARKS[1:])
 """Byte order marks of encodings in which text has zero bytes."""
 
 _CELLS = ("td", "th")
@@ -29,7 +29,7 @@ _PARTED = re.compile(rf"(?<![\s($€£]){THIN}+(?![\s.,;:!?)%])")
 
 def decoded(data: bytes, charset: str | None = None) -> str:
     """Decodes text by its byte order mark, else as `charset`, else UTF-8, else Windows-1252."""
-    charset = next((name for mark, name in _MARKS if data.startswith(mark)), charset)
+    charset = next((name for mark, name in MARKS if data.startswith(mark)), charset)
     try:
         return data.decode(charset or "utf-8", "replace" if charset else "strict")
     except UnicodeDecodeError:

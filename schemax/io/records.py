@@ -116,7 +116,7 @@ def check_header(header: list[str] | InputError, name: str) -> list[str]:
     """The header, with names for columns without one. Raises InputError for an invalid header."""
     if isinstance(header, InputError):
         raise InputError(f"cannot read {name}: its header is in {header}")
-    if any(map(is_broken, header)):
+    if any(map(is_broken, header)) or "\0" in "".join(header):
         raise InputError(f"cannot read {name}: its header is not UTF-8; save it as CSV in UTF-8")
     named = [cell or f"column {place}" for place, cell in enumerate(header, 1)]
     check_names(named, name)

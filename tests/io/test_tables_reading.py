@@ -188,6 +188,19 @@ def test_bytes_are_text(tmp_path: Path) -> None:
     assert empty == {"id": None, "t": None}
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("name", ["in.csv", "in.csv.gz"])
+def test_csv_is_read_by_its_byte_order_mark(tmp_path: Path, encoding: str, name: str) -> None:
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    content = f'{mark}id,t\r\n1,é 5 €\r\n2\r\n3,"x\ny"\r\n4,a,b\r\n'.encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert columns_of(str(tmp_path / name)) == ["id", "t"]
+    first, short, third, long = read_file(str(tmp_path / name))
+    assert (first, third) == ({"id": "1", "t": "é 5 €"}, {"id": "3", "t": "x\ny"})
+    assert str(short) == "line 3: number of cells 1, but the header has 2"
+    assert str(long) == "line 6: number of cells 3, but the header has 2"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -197,7 +210,8 @@ def test_bytes_are_text(tmp_path: Path) -> None:
             b'{"id": 1, "title": "a"}\n"b"\n{"x": 2}\n',
             "no column 't'; it has id, title, x",
         ),
-        ("in.csv", "id,t\n1,a\n".encode("utf-16"), "its header is not UTF-8"),
+        ("in.csv", "id,t\n1,a\n".encode("utf-16-le"), "its header is not UTF-8"),
+        ("in.csv", "id,größe\n1,a\n".encode("latin-1"), "its header is not UTF-8"),
         ("in.csv", b"t,t\n1,a\n", "two columns are named 't'"),
         ("in.csv.gz", b"id,t\n", "at all: Not a gzipped file"),
         ("in.parquet", b"", "in.parquet at all"),
