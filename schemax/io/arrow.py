@@ -354,7 +354,7 @@ def _checked(data: bytes, name: str) -> bytes:
     sizes = [int.from_bytes(data[max(0, at - 8) : at], "little") for at in starts]
     # A larger number stands before other bytes that look like a frame.
     unfolded, size = sum(size for size in sizes if size < 1 << 40), len(data)
-    if unfolded > max(_MOST // 4, _DENSE * size):
+    if unfolded > max(_MOST, _DENSE * size):
         raise InputError(f"cannot read {name}: a batch of {size:,} bytes unfolds to {unfolded:,}")
     return data
 

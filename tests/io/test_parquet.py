@@ -122,7 +122,7 @@ def test_a_parquet_list_that_unfolds_is_refused_with_its_column(tmp_path: Path) 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_an_arrow_file_that_unfolds_is_refused(tmp_path: Path, compression: str, run: Run) -> None:
-    arrow_file(tmp_path / "in.arrow", list_of_zeros(5_000_000), compression)
+    arrow_file(tmp_path / "in.arrow", list_of_zeros(20_000_000), compression)
     result = run("extract", SCHEMA, "in.arrow", "--text", "t", "-o", "out.jsonl")
     refused(result, "cannot read in.arrow")
     refused(result, "a batch of")
