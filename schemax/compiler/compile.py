@@ -17,7 +17,7 @@ from schemax.compiler.automata import checked_eos_ids, compile_stop
 from schemax.compiler.choices import with_key
 from schemax.compiler.compiled_schema import CompiledSchema
 from schemax.compiler.grammars import output_schema
-from schemax.compiler.nearest import cut_at_example
+from schemax.compiler.nearest import MARKED_EXAMPLE, cut_at_example
 from schemax.compiler.prompt import (
     PromptText,
     ShownExample,
@@ -129,7 +129,7 @@ def _compile(
     nearest = None
     if config.nearest_examples and examples:
         prompt, nearest = cut_at_example(
-            lambda shown: render(examples=shown), examples, config.nearest_examples, codec
+            render(examples=(MARKED_EXAMPLE,)), examples, config.nearest_examples, codec
         )
     else:
         prompt = render(examples=examples)

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 from schemax.attributes import Attribute
 from schemax.attributes.field_type import LIST_KEYWORDS, limits_of
-from schemax.compiler.patterns import ANY, Unsupported, is_found, spelled, writer
+from schemax.compiler.patterns import ANY, is_found, is_supported, spelled, writer
 from schemax.compiler.terminals import NEVER, all_of, any_of, days, keeps, moments, number
 from schemax.errors import SchemaError
 from schemax.formats import Form, OutputFormat, Spelling, Writable
@@ -61,7 +61,7 @@ def slot_grammar(
     if spelling is None:
         return None
     value = _Value(attribute, output_format, spelling, literals)
-    values = list(value.lists() if attribute.is_list else ["ITEM"])
+    values = list(value.lists()) if attribute.is_list else ["ITEM"]
     if not literals and attribute.takes_texts:
         free = _Value(replace(attribute, constraints=()), output_format, spelling, literals)
         values += map(free.text, spelling.texts)
@@ -71,7 +71,7 @@ def slot_grammar(
         [
             "start: SLOT",
             f"ITEM: {any_of(value.items())}",
-            f'SLOT: " " {any_of(values)} {any_of(map(_exactly, tails))}',
+            f'SLOT: " " {any_of(values)} {any_of([*map(_exactly, tails)])}',
             "",
         ]
     )
@@ -152,12 +152,7 @@ def _enforces(attribute: Attribute, keyword: str, value: Any) -> bool:
     if keyword in LIST_KEYWORDS:
         return bool(value <= _MOST_COUNTED_ITEMS)
     if attribute.is_text and keyword == "pattern":
-        try:
-            spelled(value, lambda source: source)
-            is_found(value, "")  # compiles as a whole
-        except Unsupported:
-            return False
-        return True
+        return is_supported(value)
     if attribute.is_text and keyword in _LENGTH_KEYWORDS:
         has_pattern = any(word == "pattern" for word, _ in attribute.constraints)
         longest = _LONGEST_COUNTED_OF_PATTERN if has_pattern else _LONGEST_COUNTED
@@ -185,10 +180,10 @@ class _Value:
             if _enforces(attribute, keyword, value)
         ]
 
-    def items(self) -> Iterator[str]:
-        """Yields all ways to write a value, or an item of a list."""
-        for variant in self.attribute.variants:
-            yield from (self if variant is self.attribute else self._of(variant)).values()
+    def items(self) -> list[str]:
+        """All ways to write a value, or an item of a list."""
+        variants = self.attribute.variants
+        return [way for variant in variants for way in self._of(variant).values()]
 
     def values(self) -> Iterator[str]:
         """Yields all ways to write a value of the attribute's kind, which is no union."""

@@ -10,7 +10,7 @@ et al. 2023); they are chosen by the words that texts share (ExtractGPT, Brinkma
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from rapidfuzz import fuzz, process
@@ -22,6 +22,11 @@ from schemax.tokens import Ids
 
 # (whether it is markup, the text)
 _Part = tuple[bool, str]
+
+_SENTINELS = f"\ue002{uuid.uuid4().hex}\ue003", f"\ue002{uuid.uuid4().hex}\ue003"
+
+MARKED_EXAMPLE = ShownExample(_SENTINELS[0], None, _SENTINELS[1])
+"""An example whose text and output are recognised in a prompt."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,39 +76,37 @@ class NearestExamples:
 
 
 def cut_at_example(
-    render: Callable[[Sequence[ShownExample]], PromptText],
+    shown: PromptText,
     examples: Sequence[ShownExample],
     count: int,
     codec: TextCodec,
 ) -> tuple[PromptText, NearestExamples | None]:
     """The prompt without examples, and the examples; None if the template leaves examples out.
 
-    render: renders a prompt with the given examples.
+    shown: the prompt with `MARKED_EXAMPLE` alone.
 
     Raises TemplateError for a template that does not show the text of an example once, and its
     output once, behind that.
     """
-    sentinels = f"\ue002{uuid.uuid4().hex}\ue003", f"\ue002{uuid.uuid4().hex}\ue003"
-    shown = render((ShownExample(sentinels[0], None, sentinels[1]),))
     messages = *shown.chat.turns, (shown.chat.prefix, shown.instruction)
     parts = [part for markup, content in messages for part in ((True, markup), (False, content))]
     text = "".join(text for _, text in parts)
-    places = [text.find(sentinel) for sentinel in sentinels]
+    places = [text.find(sentinel) for sentinel in _SENTINELS]
     if max(places) < 0:
         return shown, None
-    if any(text.count(sentinel) != 1 for sentinel in sentinels) or places[0] > places[1]:
+    if any(text.count(sentinel) != 1 for sentinel in _SENTINELS) or places[0] > places[1]:
         raise TemplateError(
             "nearest_examples requires a template that shows the text of an example once, then "
             "its output once"
         )
-    (at,) = (n for n, (_, text) in enumerate(parts) if sentinels[0] in text)
-    before, behind = parts[at][1].split(sentinels[0])
+    (at,) = (n for n, (_, text) in enumerate(parts) if _SENTINELS[0] in text)
+    before, behind = parts[at][1].split(_SENTINELS[0])
     nearest = NearestExamples(
         examples,
         count,
         codec,
-        ((False, sentinels[0] + behind), *parts[at + 1 :]),
-        sentinels,
+        ((False, _SENTINELS[0] + behind), *parts[at + 1 :]),
+        _SENTINELS,
         fence_before(behind),
     )
     turns = [(parts[n][1], parts[n + 1][1]) for n in range(0, at - 1, 2)]

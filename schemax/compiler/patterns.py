@@ -51,6 +51,16 @@ def spelled(pattern: str, write: Write) -> str:
     return _branches(whole, "open", "open", write)
 
 
+def is_supported(pattern: str) -> bool:
+    """True if a grammar can express the pattern, and Rust's `regex` can search for it."""
+    try:
+        spelled(pattern, str)
+        is_found(pattern, "")  # compiles as a whole
+    except Unsupported:
+        return False
+    return True
+
+
 def writer(form: Form) -> Write:
     """The function that writes the characters of a form."""
     characters = form.characters or {}

@@ -40,7 +40,7 @@ def all_of(terminals: Iterable[str]) -> str:
     return f"({' & '.join(terminals)})"
 
 
-def any_of(terminals: Iterable[str]) -> str:
+def any_of(terminals: Sequence[str]) -> str:
     return f"({' | '.join(terminals) or NEVER})"
 
 

@@ -23,15 +23,19 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from schemax.base.messages import clipped
 from schemax.compiler.vocabulary import (
     BYTE_CHARACTERS,
+    BYTE_TOKEN,
     byte_reader,
-    check_guard,
     control_tokens,
     guarded,
     ids_of,
+    unknown_token,
 )
 from schemax.errors import InputError, ModelError
 
 _PROBE = '  "Size": "M \\" é",\n</x> 12.5'
+
+# Surroundings of a token in a document: they decide how text is cut into words.
+_SURROUNDINGS = ("{}", "a{}a", "\n{} a")
 
 
 class TextCodec:
@@ -76,7 +80,7 @@ class TextCodec:
                 f"({_PROBE!r} came back as {self.decode_bytes(self.encode(_PROBE))!r}), "
                 "so values could not be copied from documents"
             )
-        check_guard(self._spec, controls, self.encode_batch, self.decode_bytes)
+        self._check_guard(controls)
         # Whether the tokenizer puts a space before a text, and before what follows a special token.
         led = self.encode_markup("a")
         self._leads_texts = led != self.encode("a")
@@ -84,6 +88,22 @@ class TextCodec:
             self.encode_markup(f"{text}a") == [token, *led]
             for token, text in self.special_texts.items()
         )
+
+    def _check_guard(self, controls: Mapping[str, int]) -> None:
+        """Raises ModelError, naming it, for a control token that a document could still write."""
+        tokens = [token for token in controls if token != unknown_token(self._spec)]
+        texts = [(token, around.format(token)) for token in tokens for around in _SURROUNDINGS]
+        encoded = self.encode_batch([text for _, text in texts])
+        for (token, text), ids in zip(texts, encoded, strict=True):
+            if controls[token] not in ids:
+                continue
+            # A document may hold the character that a byte token stands for.
+            if not (BYTE_TOKEN.fullmatch(token) and self.decode_bytes(ids) == text.encode()):
+                raise ModelError(
+                    f"this tokenizer reads {token!r} in a document as its control token "
+                    f"{controls[token]}, so documents could write instructions; choose a model "
+                    "with another tokenizer"
+                )
 
     def encode(self, text: str, behind: Sequence[int] | None = None) -> list[int]:
         """Encodes data: neither adds special tokens nor recognises them in the text.

@@ -15,10 +15,7 @@ from typing import Any
 
 from schemax.errors import ModelError
 
-_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-
-# Places of a token in a document: its neighbours decide how text is cut into words.
-_PLACES = ("{}", "a{}a", "\n{} a")
+BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def ids_of(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -67,7 +64,7 @@ def _bytes_of_byte_level(token: str) -> bytes:
 
 def _bytes_of_sentencepiece(token: str) -> bytes:
     """The bytes of a token of SentencePiece, whose spaces are U+2581."""
-    if match := _BYTE_TOKEN.fullmatch(token):
+    if match := BYTE_TOKEN.fullmatch(token):
         return bytes([int(match[1], 16)])
     return token.replace("\u2581", " ").encode()
 
@@ -101,7 +98,7 @@ def control_tokens(spec: Mapping[str, Any], named: Iterable[str]) -> dict[str, i
         unlearned = (token for token, score in model["vocab"] if score == 0 and len(token) > 1)
         controls.update(token for token in unlearned if token.strip(" \t\r\n\u2581"))
     if not _is_byte_level(spec):
-        controls.update(token for token in ids if _BYTE_TOKEN.fullmatch(token))
+        controls.update(token for token in ids if BYTE_TOKEN.fullmatch(token))
     return {token: ids[token] for token in sorted(controls) if token in ids}
 
 
@@ -136,30 +133,9 @@ def _is_found_by(model: Mapping[str, Any]) -> Callable[[str], bool]:
     return lambda _: True
 
 
-def check_guard(
-    spec: Mapping[str, Any],
-    controls: Mapping[str, int],
-    encode: Callable[[list[str]], list[list[int]]],
-    decode: Callable[[list[int]], bytes],
-) -> None:
-    """Raises ModelError, naming it, for a control token that a document could still write."""
-    unknown = _unknown(spec["model"])
-    texts = [(token, place.format(token)) for token in controls for place in _PLACES]
-    for (token, text), ids in zip(texts, encode([text for _, text in texts]), strict=True):
-        if controls[token] not in ids or token == unknown:
-            continue
-        # A document may hold the character that a byte token stands for.
-        if _BYTE_TOKEN.fullmatch(token) and decode(ids) == text.encode():
-            continue
-        raise ModelError(
-            f"this tokenizer reads {token!r} in a document as its control token "
-            f"{controls[token]}, so documents could write instructions; choose a model with "
-            "another tokenizer"
-        )
-
-
-def _unknown(model: Mapping[str, Any]) -> str | None:
+def unknown_token(spec: Mapping[str, Any]) -> str | None:
     """The token that stands for characters without a token of their own."""
+    model = spec["model"]
     if model["type"] == "Unigram":
         place = model.get("unk_id")
         return None if place is None else str(model["vocab"][place][0])
