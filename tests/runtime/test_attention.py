@@ -14,8 +14,8 @@ from schemax.runtime.attention.backends import attend, flex
 from schemax.runtime.attention.batch import KVSegment, SegmentKind
 from schemax.runtime.attention.kernels import efficient, flash_on_cpu, plain, varlen
 from schemax.runtime.attention.kv_pool import KVPool
-from schemax.runtime.attention.masks import Mask, least_where
 from schemax.runtime.attention.segments import attend_segments, merge_in, own_in
+from schemax.runtime.attention.visibility import Mask, least_where
 
 
 @pytest.mark.parametrize("kernel", [flash_on_cpu, plain, attend])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from schemax.runtime.attention.kernels import Kernel, efficient, flash_on_cpu, flex, plain, varlen
-from schemax.runtime.attention.masks import Mask
+from schemax.runtime.attention.visibility import Mask
 from schemax.runtime.slots.memory import is_out_of_memory
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schemax.runtime.attention.masks import Mask
+from schemax.runtime.attention.visibility import Mask
 
 _MOST_SCORES = 1 << 26
 

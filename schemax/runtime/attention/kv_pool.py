@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from schemax.runtime.attention.batch import Batch, KVSegment, KVWrite, SegmentKind
-from schemax.runtime.attention.masks import Mask, mask_of
+from schemax.runtime.attention.visibility import Mask, mask_of
 from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.staging import stage
 

@@ -22,7 +22,7 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask
 from schemax.runtime.attention.backends import attend
 from schemax.runtime.attention.batch import KVSegment, SegmentKind
 from schemax.runtime.attention.kv_pool import KVLayer, rows_of
-from schemax.runtime.attention.masks import Mask
+from schemax.runtime.attention.visibility import Mask
 
 NAME = "schemax"
 """The name of this attention in transformers."""
