@@ -124,24 +124,24 @@ def watch_second_choices(patch: pytest.MonkeyPatch, seen: Callable[[], None]) ->
 def kernel_for(*arguments: Any, **options: Any) -> Any:
     """The kernel of attention that is taken for tensors."""
 
-    from schemax.runtime.attention import backends
+    from schemax.runtime.attention import kernels
 
-    return backends._kernel_for(*arguments, **options)
+    return kernels._kernel_for(*arguments, **options)
 
 
 def kernel_works(*arguments: Any) -> bool:
 
-    from schemax.runtime.attention import backends
+    from schemax.runtime.attention import kernels
 
-    return backends._works(*arguments)
+    return kernels._works(*arguments)
 
 
 def forget_kernels() -> None:
     """So that each is tried out again."""
 
-    from schemax.runtime.attention import backends
+    from schemax.runtime.attention import kernels
 
-    backends._works.cache_clear()
+    kernels._works.cache_clear()
 
 
 def calibration_of(source: Any) -> Calibration | None:

@@ -10,9 +10,8 @@ import pytest
 import torch
 from seams import forget_kernels, kernel_for, kernel_works, replaced
 
-from schemax.runtime.attention.backends import attend, flex
 from schemax.runtime.attention.batch import KVSegment, SegmentKind
-from schemax.runtime.attention.kernels import efficient, flash_on_cpu, plain, varlen
+from schemax.runtime.attention.kernels import attend, efficient, flash_on_cpu, flex, plain, varlen
 from schemax.runtime.attention.kv_pool import KVPool
 from schemax.runtime.attention.segments import attend_segments, merge_in, own_in
 from schemax.runtime.attention.visibility import Mask, least_where

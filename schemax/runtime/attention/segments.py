@@ -19,8 +19,8 @@ from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
-from schemax.runtime.attention.backends import attend
 from schemax.runtime.attention.batch import KVSegment, SegmentKind
+from schemax.runtime.attention.kernels import attend
 from schemax.runtime.attention.kv_pool import KVLayer, rows_of
 from schemax.runtime.attention.visibility import Mask
 
