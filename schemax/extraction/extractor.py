@@ -501,16 +501,15 @@ class Extractor(AbstractContextManager["Extractor"]):
         watcher: Watcher | None,
     ) -> Extractions:
         """Raises ModelError for models of a cascade that do not fit together."""
-        from schemax.extraction.pipeline import Extractions, Next  # imports torch
+        from schemax.extraction.pipeline import Extractions  # imports torch
 
-        further = None
+        later = None
         if self.further is not None:
             extractor = self.further.extractor
-            later, watcher = extractor._compiled(inputs), None
+            compiled_later, watcher = extractor._compiled(inputs), None
             for category, own in compiled.items():
-                check_fit(own, self.name, later[category], extractor.name)
-            items = extractor._extractions(inputs, later, None)
-            further = Next(items, self.further)
+                check_fit(own, self.name, compiled_later[category], extractor.name)
+            later = extractor._extractions(inputs, compiled_later, None)
         return Extractions(
             self._engine,
             inputs.documents,
@@ -519,7 +518,8 @@ class Extractor(AbstractContextManager["Extractor"]):
             Familiarity(self.defaults.calibration, self._unfamiliar),
             by_category=isinstance(inputs.schema, Mapping),
             watcher=watcher,
-            further=further,
+            further=self.further,
+            later=later,
         )
 
     def _compiled(self, inputs: Inputs) -> dict[str, CompiledSchema]:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequenc
 from dataclasses import replace
 from functools import lru_cache
 from itertools import count, islice
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -39,20 +39,14 @@ _WINDOW_CHARACTERS, _AT_ONCE = 4_000_000, 16
 _Window = tuple[list[Extraction[Any]], list[Request], list[Placed]]
 
 
-class Next(NamedTuple):
-    """The next model of a cascade: its extractions, and when it is asked."""
-
-    extractions: Extractions
-    further: Further
-
-
 class Extractions:
     """The extractions of documents, as they finish; unreadable documents at once.
 
     compiled: all of one decoding.
     by_category: whether a document's category names its schema; else one schema serves all.
     watcher: watches the passes of a single document.
-    further: the next model, which is asked for the fields that this one is unsure of.
+    further, later: the next model of a cascade, and its extractions: it is asked for the fields
+        that this one is unsure of.
 
     Documents become requests window by window. Stacked documents that exceed the memory are read
     again at the end, each alone.
@@ -68,7 +62,8 @@ class Extractions:
         *,
         by_category: bool,
         watcher: Watcher | None = None,
-        further: Next | None = None,
+        further: Further | None = None,
+        later: Extractions | None = None,
     ) -> None:
         self._engine, self._documents = engine, documents
         self.compiled = {
@@ -83,11 +78,11 @@ class Extractions:
         self._again: list[Document] = []
         self._call: Call | None = None
         self._is_closed = False
-        self._further = further
+        self._further, self._later = further, later
         self._unsure: deque[Document] = deque()  # for the next model
         self._is_read = False
-        if further is not None:
-            further.extractions._documents = self._handed_on()
+        if later is not None:
+            later._documents = self._handed_on()
 
     def _handed_on(self) -> Iterator[Document | None]:
         """Documents for the next model; None where there are none for now."""
@@ -122,21 +117,21 @@ class Extractions:
         self._is_closed = True
         if self._call is not None:
             self._call.close()
-        if self._further is not None:
-            self._further.extractions.close()
+        if self._later is not None:
+            self._later.close()
 
     def _wait_until_left(self) -> None:
         if self._call is not None:
             self._engine.wait_until_left(self._call)
-        if self._further is not None:
-            self._further.extractions._wait_until_left()
+        if self._later is not None:
+            self._later._wait_until_left()
 
     def _steps(self) -> Iterator[list[Extraction[Any]] | Call]:
         """Yields lists of extractions, or the call if there is nothing to do but wait for it."""
-        if self._further is None:
+        if self._later is None:
             yield from self._own_steps()
             return
-        later = self._further.extractions._steps()
+        later = self._later._steps()
         for step in self._own_steps():
             if not isinstance(step, Call):
                 yield step
@@ -230,10 +225,9 @@ class Extractions:
         """True if the next model is asked for fields of the document."""
         if self._further is None:
             return False
-        further = self._further.further
-        if places := unsure(item, schema.attributes, null_text(schema.format), further):
+        if places := unsure(item, schema.attributes, null_text(schema.format), self._further):
             read = document.prompts(prompt_of(schema))
-            answered = Answered(item, places, read, further.extractor.name)
+            answered = Answered(item, places, read, self._further.extractor.name)
             self._unsure.append(replace(document, answered=answered))
         return bool(places)
 
