@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -154,12 +153,8 @@ def _longer(part: Tensor, length: int) -> Tensor:
     return torch.cat([part, part.new_zeros(length - len(part), *part.shape[1:])])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StagedBatch:
-    """A batch on a device: segments with their masks by kind of layer."""
-
-    batch: Batch
-    segments: Sequence[tuple[KVSegment, tuple[Mask | None, ...]]]
+StagedBatch = tuple[Batch, list[tuple[KVSegment, tuple[Mask | None, ...]]]]
+"""A batch on a device, and its segments with their masks by kind of layer."""
 
 
 class KVPool(Cache):
@@ -184,7 +179,7 @@ class KVPool(Cache):
                 tuple(mask_of(segment, window, batch.furthest) for window in self._windows)
                 for segment in batch.segments
             ]
-            staged = StagedBatch(batch, list(zip(batch.segments, masks, strict=True)))
+            staged = batch, list(zip(batch.segments, masks, strict=True))
             self._staged[device] = staged
         return staged
 

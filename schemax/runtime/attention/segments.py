@@ -208,11 +208,11 @@ def segment_attention(
         return attended
     assert attention_mask is not None
     layer = cache.layer_under_way
-    staged = cache.on(query.device)
-    layer.store(key, value, staged.batch.write)
+    batch, segments = cache.on(query.device)
+    layer.store(key, value, batch.write)
     out = attend_segments(
         query[0].transpose(0, 1),
-        staged.segments,
+        segments,
         layer,
         attention_mask.shape[-1] - 1,
         query.shape[-1] ** -0.5 if scaling is None else scaling,

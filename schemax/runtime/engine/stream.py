@@ -7,7 +7,7 @@ be; the paper's batch is the special case in which all requests enter at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -18,7 +18,7 @@ from schemax.runtime.attention.kv_pool import KVPool
 from schemax.runtime.engine.limits import AdmissionControl, Limits
 from schemax.runtime.engine.packing import make_batch
 from schemax.runtime.engine.scheduler import Scheduler
-from schemax.runtime.engine.watched_pass import WatchedPass
+from schemax.runtime.engine.watched_pass import watch_pass
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling.sampler import Choice, Sampler
 from schemax.runtime.slots.memory import is_out_of_memory, release_memory
@@ -151,7 +151,7 @@ class _Flight:
         self.leaving: set[Request] = set()
         self.done: list[Filled] = []
         self._choice: Choice | None = None
-        self._watched: WatchedPass | None = None
+        self._tell_watchers: Callable[[Iterable[Filled]], None] | None = None
 
     @property
     def requests(self) -> list[Request]:
@@ -169,7 +169,7 @@ class _Flight:
         self.prefixes.read(scheduler)
         batch = make_batch(scheduler, scheduler.allot(), self.prefixes.lengths, self.model.windows)
         logits = self.model.run_batch(batch, self.cache)
-        self._watched = WatchedPass(scheduler, logits) if scheduler.num_watched else None
+        self._tell_watchers = watch_pass(scheduler, logits) if scheduler.num_watched else None
         self._choice = self.sampler.begin(logits, scheduler.growing)
 
     def finish(self) -> None:
@@ -180,8 +180,8 @@ class _Flight:
         self.done.extend(self.scheduler.advance(chosen, self.model.not_finite))
         if not chosen.are_finite.all():
             self.cache.scrub()
-        if self._watched is not None:
-            self._watched.tell(self.done)
+        if self._tell_watchers is not None:
+            self._tell_watchers(self.done)
         self.control.count(sum(item[0].num_documents for item in self.done))
 
     def take(self) -> list[Filled]:

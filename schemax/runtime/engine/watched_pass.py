@@ -72,31 +72,31 @@ class Written:
                 watcher.saw(own_steps, counts[watcher], done(watcher))
 
 
-class WatchedPass:
-    """The watched requests in flight, before and after a pass writes.
+def watch_pass(scheduler: Scheduler, logits: Tensor) -> Callable[[Iterable[Filled]], None]:
+    """Looks at the watched requests in flight, before a pass writes into growing slots.
 
-    Made before the pass writes into growing slots; `tell` is called after. logits: (S, V).
+    logits: (S, V). Returns the function to call after the pass, with the requests that are done
+    and all of their slots: it tells all watchers.
     """
+    table, slots, running = scheduler.table, scheduler.growing, scheduler.rows.running
+    by_watcher = {owner.request.watcher: owner for owner in running.values()}
+    owners = map(running.__getitem__, table.request[slots].tolist())
+    pairs = zip(owners, slots.tolist(), strict=True)
+    seen = [watched(owner.request, owner.open_slots[slot]) for owner, slot in pairs]
+    written = Written(table, slots, logits, seen)
 
-    def __init__(self, scheduler: Scheduler, logits: Tensor) -> None:
-        table, slots, running = scheduler.table, scheduler.growing, scheduler.rows.running
-        self._running = {owner.request.watcher: owner for owner in running.values()}
-        owners = map(running.__getitem__, table.request[slots].tolist())
-        pairs = zip(owners, slots.tolist(), strict=True)
-        seen = [watched(owner.request, owner.open_slots[slot]) for owner, slot in pairs]
-        self._written = Written(table, slots, logits, seen)
-
-    def tell(self, ended: Iterable[Filled]) -> None:
-        """Tells all watchers. ended: requests that are done, with all of their slots."""
+    def tell(ended: Iterable[Filled]) -> None:
         outputs = dict(ended)
         failed = [r.watcher for r, slots in outputs.items() if isinstance(slots, DocumentOutput)]
 
         def done(watcher: Watcher) -> Mapping[int, SlotOutput]:
-            running = self._running[watcher]
-            slots: Any = outputs.get(running.request, ())
-            return dict(enumerate(slots)) or dict(_done(running))
+            owner = by_watcher[watcher]
+            outputs_of_owner: Any = outputs.get(owner.request, ())
+            return dict(enumerate(outputs_of_owner)) or dict(_done(owner))
 
-        self._written.tell(done, failed)
+        written.tell(done, failed)
+
+    return tell
 
 
 def _done(running: RunningRequest) -> Iterator[tuple[int, SlotOutput]]:

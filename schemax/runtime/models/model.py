@@ -99,7 +99,7 @@ class DecoderModel(LanguageModel):
     def run_batch(self, batch: Batch, cache: KVPool) -> Tensor:
         """Runs a packed pass: (S, V) logits at its selection; keys and values go to the cache."""
         cache.begin(batch, self.windows)
-        batch = cache.on(self.device).batch
+        batch, _ = cache.on(self.device)
         rows = torch.zeros_like(batch.selection)
         with self._lock, self._over_segments(cache):
             output = self._run(
