@@ -29,7 +29,7 @@ from schemax.runtime.engine.decode import (
     outputs,
     passes,
 )
-from schemax.runtime.engine.limits import Limits
+from schemax.runtime.engine.limits import DecodingLimits
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.outputs import DocumentOutput, Progress, Watcher
 from schemax.runtime.slots.requests import Request, new_request
@@ -226,12 +226,12 @@ def called_prompt(prompt: PromptIds, slots: Sequence[SlotOutput]) -> PromptIds |
 
 def limited(monkeypatch: pytest.MonkeyPatch, **changes: int) -> None:
     """Limits of a smaller machine."""
-    usual = Limits.of
+    usual = DecodingLimits.of
 
-    def of(*arguments: Any) -> Limits:
+    def of(*arguments: Any) -> DecodingLimits:
         return replace(usual(*arguments), **changes)
 
-    monkeypatch.setattr(stream_module.Limits, "of", of)
+    monkeypatch.setattr(stream_module.DecodingLimits, "of", of)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, model: DecoderModel) -> list[int]:

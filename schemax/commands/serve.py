@@ -20,11 +20,11 @@ from schemax.commands import options
 from schemax.commands.options import argument, listed, plain_warnings, verb
 from schemax.errors import InputError
 from schemax.extraction.schema import AttrSchema
-from schemax.serve.limits import Limits
+from schemax.serve.limits import ServerLimits
 
 
 class Args(
-    Limits,
+    ServerLimits,
     options.Cascade,
     options.Prompt,
     without="format examples ignore_extra schema_characters cache_bytes",

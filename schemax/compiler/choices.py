@@ -20,7 +20,7 @@ from schemax.compiler.automata import TokenGrammar
 from schemax.compiler.tokenizer import TextCodec
 from schemax.formats import OutputFormat
 from schemax.reading.booleans import spellings
-from schemax.reading.choices import Choices as NamedChoices
+from schemax.reading.choices import ChoiceReader
 from schemax.tokens import ChildSlot, Ids, Prior, SlotOutput, SlotSpec
 
 # Less probable branches are not decoded: the choices behind one share its probability equally.
@@ -30,7 +30,7 @@ LEAST_PROBABLE = 0.01
 LEAST_LEGAL = 0.5
 
 
-class Choices:
+class ChoiceTexts:
     """The texts that may be written into a slot, and the choice that each stands for.
 
     texts: a text, with what may follow it in the output -> the choice.
@@ -61,7 +61,9 @@ class Choices:
         return tuple(dict.fromkeys(values))
 
 
-def choices_of(attribute: Attribute, tails: Sequence[str], output_format: OutputFormat) -> Choices:
+def choices_of(
+    attribute: Attribute, tails: Sequence[str], output_format: OutputFormat
+) -> ChoiceTexts:
     """The choices of an attribute with choices: Python values, and None for null.
 
     tails: the texts that may follow a value in the output.
@@ -73,7 +75,7 @@ def choices_of(attribute: Attribute, tails: Sequence[str], output_format: Output
         pairs += spellings().items()
     if attribute.may_be_null:
         pairs.append((None, None))
-    return Choices(
+    return ChoiceTexts(
         {
             (output_format.escape(written) + tail).encode(): value
             for written, value in pairs
@@ -92,9 +94,9 @@ def free_text_of(attribute: Attribute) -> Attribute | None:
     return replace(text, extractive=False)
 
 
-def named_choices(attribute: Attribute) -> NamedChoices:
+def named_choices(attribute: Attribute) -> ChoiceReader:
     """Recognizes the choices of an attribute in texts."""
-    return NamedChoices(dict(zip(attribute.choices, attribute.choice_values, strict=True)))
+    return ChoiceReader(dict(zip(attribute.choices, attribute.choice_values, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,12 +108,12 @@ class Branches:
     taken. names: recognizes choices in that text. prior: of the slot.
     """
 
-    choices: Choices
+    choices: ChoiceTexts
     grammar: TokenGrammar
     reached: float = 1.0
     key: Ids = ()
     free_text: SlotSpec | None = None
-    names: NamedChoices | None = None
+    names: ChoiceReader | None = None
     prior: Prior | None = None
 
     @property
@@ -171,7 +173,7 @@ def with_key(spec: SlotSpec, key: Ids) -> SlotSpec:
 
 
 @lru_cache(maxsize=16_384)
-def _begun(choices: Choices, grammar: TokenGrammar, ids: Ids) -> Ids:
+def _begun(choices: ChoiceTexts, grammar: TokenGrammar, ids: Ids) -> Ids:
     """The beginning and the tokens that it forces; () if fewer than two choices begin with it."""
     if len(choices.left_by(grammar.codec, ids)) < 2:
         return ()

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from schemax.compiler.choices import Branches, Choices
+from schemax.compiler.choices import Branches, ChoiceTexts
 from schemax.compiler.compiled_schema import CompiledSchema
 from schemax.compiler.tokenizer import TextCodec
 from schemax.tokens import Ids, PromptIds, SlotOutput, SlotSpec
@@ -42,7 +42,7 @@ class ChoicePrior:
         averaged over the documents without content.
     """
 
-    choices: Choices
+    choices: ChoiceTexts
     codec: TextCodec
     begun: Mapping[bytes, float]
 
@@ -140,7 +140,7 @@ def _with(spec: SlotSpec, prior: ChoicePrior | None) -> SlotSpec:
     return replace(spec, prior=prior, follow_ups=follow_ups)
 
 
-def _prior(choices: Choices, written: Sequence[SlotOutput], codec: TextCodec) -> ChoicePrior:
+def _prior(choices: ChoiceTexts, written: Sequence[SlotOutput], codec: TextCodec) -> ChoicePrior:
     """The prior of a slot. written: (turns * documents,) outputs, one choice per turn."""
     count = len(CONTENT_FREE)
     begun: dict[bytes, float] = {}
@@ -152,11 +152,11 @@ def _prior(choices: Choices, written: Sequence[SlotOutput], codec: TextCodec) ->
     return ChoicePrior(choices, codec, begun)
 
 
-def _values(choices: Choices) -> list[Any]:
+def _values(choices: ChoiceTexts) -> list[Any]:
     return [value for value in choices.values if value is not None]
 
 
-def _choices(compiled: CompiledSchema) -> list[Choices | None]:
+def _choices(compiled: CompiledSchema) -> list[ChoiceTexts | None]:
     """(N,) the choices of slots that are calibrated, else None."""
     if compiled.fields is None:
         return [None] * len(compiled.slots)

@@ -10,7 +10,7 @@ from schemax.attributes import Attribute
 from schemax.compiler.automata import TokenGrammar, text_before_stop
 from schemax.compiler.choices import (
     Branches,
-    Choices,
+    ChoiceTexts,
     choices_of,
     free_text_of,
     named_choices,
@@ -46,7 +46,7 @@ class Fields:
     segments: tuple[Segment, ...]
     specs: tuple[SlotSpec, ...]
     k_max: tuple[int, ...]
-    choices: tuple[Choices | None, ...]
+    choices: tuple[ChoiceTexts | None, ...]
     paths: tuple[Path, ...]
     after: tuple[tuple[int, ...], ...]
     first: tuple[int, ...]
@@ -79,7 +79,7 @@ class SlotCompiler:
         place = {path: n for n, path in enumerate(paths)}
         after = tuple(tuple(place[path] for path in attribute.after) for attribute in declared)
         specs: list[SlotSpec] = []
-        choices: list[Choices | None] = []
+        choices: list[ChoiceTexts | None] = []
         items: list[Fields | None] = []
         for segment in segments:
             attribute, tails = segment.attribute, segment.tails
@@ -136,7 +136,7 @@ class SlotCompiler:
         )
         return SlotSpec(null_id, grammar, copying=copying)
 
-    def _with_branches(self, spec: SlotSpec, segment: Segment, choices: Choices) -> SlotSpec:
+    def _with_branches(self, spec: SlotSpec, segment: Segment, choices: ChoiceTexts) -> SlotSpec:
         """The spec of a slot with choices: other choices follow, and the choice as free text."""
         grammar = spec.grammar
         if not self.config.is_branched or not isinstance(grammar, TokenGrammar):

@@ -44,7 +44,7 @@ def load_schemas(categories: Iterable[str]) -> dict[str, type[AttrSchema]]:
 
 
 Model = type[Any]
-Declared = TypeVar("Declared", bound=Model | Mapping[str, Model])
+ModelOrModels = TypeVar("ModelOrModels", bound=Model | Mapping[str, Model])
 
 
 def read_schemas(spec: str) -> Model | dict[str, Model]:
@@ -66,7 +66,7 @@ def read_schemas(spec: str) -> Model | dict[str, Model]:
     return schemas
 
 
-def in_language(schemas: Declared, language: str | None) -> Declared:
+def in_language(schemas: ModelOrModels, language: str | None) -> ModelOrModels:
     """Declares the documents' language in all schemas, in place, unless it is None.
 
     Fields and nested classes keep the languages that they name.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", default=Any)
 
-Declared: TypeAlias = type[T] | Mapping[str, type[T]] | Mapping[str, type[Any]]
+SchemaOrSchemas: TypeAlias = type[T] | Mapping[str, type[T]] | Mapping[str, type[Any]]
 """A schema, or several by category, whose instances a type checker takes for `Any`."""
 
 
@@ -370,7 +370,7 @@ class Extractor(AbstractContextManager["Extractor"]):
     def extract(
         self,
         products: Iterable[Any],
-        schema: Declared[T],
+        schema: SchemaOrSchemas[T],
         *,
         on_error: Literal["raise"] = ...,
         show_progress: bool = ...,
@@ -381,7 +381,7 @@ class Extractor(AbstractContextManager["Extractor"]):
     def extract(
         self,
         products: Iterable[Any],
-        schema: Declared[T],
+        schema: SchemaOrSchemas[T],
         *,
         on_error: Literal["raise", "null"],
         show_progress: bool = ...,
@@ -391,7 +391,7 @@ class Extractor(AbstractContextManager["Extractor"]):
     def extract(
         self,
         products: Iterable[Any],
-        schema: Declared[T],
+        schema: SchemaOrSchemas[T],
         *,
         on_error: Literal["raise", "null"] = "raise",
         show_progress: bool = False,
@@ -413,7 +413,7 @@ class Extractor(AbstractContextManager["Extractor"]):
     async def aextract(
         self,
         products: Iterable[Any],
-        schema: Declared[T],
+        schema: SchemaOrSchemas[T],
         *,
         on_error: Literal["raise"] = ...,
         **options: Unpack[Options],
@@ -423,7 +423,7 @@ class Extractor(AbstractContextManager["Extractor"]):
     async def aextract(
         self,
         products: Iterable[Any],
-        schema: Declared[T],
+        schema: SchemaOrSchemas[T],
         *,
         on_error: Literal["raise", "null"],
         **options: Unpack[Options],
@@ -432,7 +432,7 @@ class Extractor(AbstractContextManager["Extractor"]):
     async def aextract(
         self,
         products: Iterable[Any],
-        schema: Declared[T],
+        schema: SchemaOrSchemas[T],
         *,
         on_error: Literal["raise", "null"] = "raise",
         **options: Unpack[Options],
@@ -443,7 +443,7 @@ class Extractor(AbstractContextManager["Extractor"]):
         return values_of([item async for item in stream], on_error)
 
     def stream(
-        self, products: Iterable[Any], schema: Declared[T], **options: Unpack[Options]
+        self, products: Iterable[Any], schema: SchemaOrSchemas[T], **options: Unpack[Options]
     ) -> Iterator[Extraction[T]]:
         """Extractions as they finish, in bounded memory; `index` tells the place in the input.
         Calls of several threads and tasks share passes of the model.
@@ -467,7 +467,7 @@ class Extractor(AbstractContextManager["Extractor"]):
         return iter(self.extractions(products, schema, **options))
 
     async def astream(
-        self, products: Iterable[Any], schema: Declared[T], **options: Unpack[Options]
+        self, products: Iterable[Any], schema: SchemaOrSchemas[T], **options: Unpack[Options]
     ) -> AsyncGenerator[Extraction[T]]:
         """The asynchronous `stream`. A cancelled task leaves the model's passes to others.
 
@@ -482,7 +482,7 @@ class Extractor(AbstractContextManager["Extractor"]):
     def extractions(
         self,
         products: Iterable[Any],
-        schema: Declared[T],
+        schema: SchemaOrSchemas[T],
         *,
         watcher: Watcher | None = None,
         **options: Unpack[Options],

@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 
 from schemax.attributes import compile_attributes
 from schemax.extraction.documents import Inputs, Options
-from schemax.extraction.extractor import Declared, Extractor, loaded
+from schemax.extraction.extractor import Extractor, SchemaOrSchemas, loaded
 from schemax.results.extraction import check_on_error
 
 T = TypeVar("T", default=Any)
@@ -19,7 +19,7 @@ T = TypeVar("T", default=Any)
 @overload
 def extract(
     products: Iterable[Any],
-    schema: Declared[T],
+    schema: SchemaOrSchemas[T],
     *,
     model: str | Path | None = ...,
     extractor: Extractor | None = ...,
@@ -32,7 +32,7 @@ def extract(
 @overload
 def extract(
     products: Iterable[Any],
-    schema: Declared[T],
+    schema: SchemaOrSchemas[T],
     *,
     model: str | Path | None = ...,
     extractor: Extractor | None = ...,
@@ -44,7 +44,7 @@ def extract(
 
 def extract(
     products: Iterable[Any],
-    schema: Declared[T],
+    schema: SchemaOrSchemas[T],
     *,
     model: str | Path | None = None,
     extractor: Extractor | None = None,

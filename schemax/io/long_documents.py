@@ -50,7 +50,7 @@ _List: TypeAlias = tuple[SlotText, _Chunk]
 
 
 @dataclass(slots=True)
-class _Row:
+class _ChunkedRecord:
     """A record under way: its chunks, and their extractions so far."""
 
     index: int
@@ -80,12 +80,12 @@ class Fitted:
     mode: TooLong
 
     def __call__(self, records: Iterable[Record]) -> Iterator[Extraction[Any]]:
-        owners: dict[int, tuple[_Row, int]] = {}
+        owners: dict[int, tuple[_ChunkedRecord, int]] = {}
 
         def chunks() -> Iterator[Record]:
             place = 0
             for index, record in enumerate(records):
-                row = _Row(index, record, self.chunks(record), {})
+                row = _ChunkedRecord(index, record, self.chunks(record), {})
                 for number, chunk in enumerate(row.chunks):
                     owners[place] = row, number
                     place += 1
@@ -140,7 +140,7 @@ class Fitted:
         length = bisect_left(range(1, min(tried, left) + 1), True, fitting, key=is_too_much)
         return _cut(whole, start + 1, start + length) if length else start
 
-    def joined(self, row: _Row) -> Extraction[Any]:
+    def joined(self, row: _ChunkedRecord) -> Extraction[Any]:
         parts = [row.results[number] for number in range(len(row.chunks))]
         first = parts[0]
         if row.chunks[0].record is row.record or any(not part.fields for part in parts):

@@ -31,7 +31,7 @@ _WORD = regex.compile(
 _PUNCTUATION = frozenset("-‐‑–—'’&.,;:!?\"“”„()[]{}")
 
 
-class Choices:
+class ChoiceReader:
     """Recognizes the choices of a field in texts.
 
     values: text of a choice -> its Python value.

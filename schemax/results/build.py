@@ -1,6 +1,6 @@
 """Builds a validated instance from the raw text of slots, with a result for every field.
 
-`Row` fills the instance; this module reports the result of each field.
+`RowBuilder` fills the instance; this module reports the result of each field.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from schemax.results.extraction import Extraction, FieldResult, LaterResults, Sp
 from schemax.results.fields import Fallback, Leaf, field_tree_of
 from schemax.results.instance import MOVED, final, instance_of, of_other_members, partial_of
 from schemax.results.list_results import leave_out_copies, taken_together
-from schemax.results.row import Row
+from schemax.results.row import RowBuilder
 from schemax.results.slot_text import SlotText
 from schemax.results.spans import Mentions, SpanFinder
 
@@ -81,11 +81,11 @@ def row_of(
     slots: Sequence[SlotText | None],
     format: OutputFormat,
     texts: Mapping[str, str] | None,
-) -> Row:
-    """Reads the slots into a `Row`; see `build`."""
+) -> RowBuilder:
+    """Reads the slots into a `RowBuilder`; see `build`."""
     if len(slots) != len(attributes):
         raise ValueError(f"{len(slots)} slots for {len(attributes)} attributes")
-    row = Row(field_tree_of(schema), [*map(plain_text, (texts or {}).values())])
+    row = RowBuilder(field_tree_of(schema), [*map(plain_text, (texts or {}).values())])
     for attribute, slot in zip(attributes, slots, strict=True):
         leaf = row.tree.leaves.get(attribute.path)
         if leaf is None:
@@ -106,7 +106,7 @@ class _Report:
     placed: per leaf located so far, its texts with their places.
     """
 
-    row: Row
+    row: RowBuilder
     finder: SpanFinder | None
     instance: Any
     aside: Collection[int]

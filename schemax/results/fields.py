@@ -18,7 +18,7 @@ from schemax.attributes.discriminator import Discriminator, MemberName, discrimi
 from schemax.attributes.field_type import FieldType
 from schemax.attributes.json_checks import json_properties
 from schemax.attributes.settings import max_depth_of
-from schemax.reading.choices import Choices
+from schemax.reading.choices import ChoiceReader
 
 
 class Fallback(Enum):
@@ -44,7 +44,7 @@ class Leaf:
     attribute: Attribute
     when_null: tuple[Fallback, ...]
     when_invalid: tuple[Fallback, ...]
-    choices: Choices | None
+    choices: ChoiceReader | None
     annotation: Any = None
     item: Group | None = None
     number: int | None = None
@@ -267,7 +267,7 @@ def _leaf(
         attribute=attribute,
         when_null=(*fallbacks, Fallback.EMPTY) if attribute.is_list else fallbacks,
         when_invalid=fallbacks,
-        choices=Choices(choices) if choices else None,
+        choices=ChoiceReader(choices) if choices else None,
         annotation=info and annotation_of(info),
     )
 

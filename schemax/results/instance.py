@@ -18,13 +18,13 @@ from schemax.attributes.json_classes import problems_of
 from schemax.base.messages import joined, reason_of
 from schemax.results.extraction import FieldError
 from schemax.results.fields import Fallback, Group, Leaf, one_or_several
-from schemax.results.row import Misfit, Row
+from schemax.results.row import Misfit, RowBuilder
 from schemax.results.values import as_seconds
 
 T = TypeVar("T")
 
 
-def instance_of(row: Row, schema: type[T]) -> T | None:
+def instance_of(row: RowBuilder, schema: type[T]) -> T | None:
     """Returns the instance, with all faulty values replaced; None if the row fails.
 
     Terminates, because every round consumes a fallback of a leaf or of a nested model.
@@ -51,7 +51,7 @@ def instance_of(row: Row, schema: type[T]) -> T | None:
             return instance
 
 
-def partial_of(row: Row, schema: Any) -> dict[str, Any]:
+def partial_of(row: RowBuilder, schema: Any) -> dict[str, Any]:
     """The values that fit their types, by field, for a row without an instance."""
     values: dict[str, Any] = {}
     model: Any = row.root.model or schema
@@ -66,7 +66,7 @@ def partial_of(row: Row, schema: Any) -> dict[str, Any]:
     return {name: _as_data(value) for name, value in values.items() if value not in (None, [])}
 
 
-def _read_below(row: Row, node: Leaf | Group) -> Any:
+def _read_below(row: RowBuilder, node: Leaf | Group) -> Any:
     node = row.node(node)
     if isinstance(node, Leaf):
         return one_or_several(node.attribute, row.chosen[node.index])
@@ -96,7 +96,7 @@ def _as_data(value: Any) -> Any:
 _NOT_A_DATE = "Input should be a date, not a bare number"
 
 
-def _blamed_timestamps(row: Row, instance: Any) -> bool:
+def _blamed_timestamps(row: RowBuilder, instance: Any) -> bool:
     """Faults dates that Pydantic read as seconds since 1970, such as the year "2024".
 
     Checks the outcome, because a validator may turn a year into a date.
@@ -119,7 +119,7 @@ def _blamed_timestamps(row: Row, instance: Any) -> bool:
     return len(row.errors) > before
 
 
-def _blamed_by_document(row: Row, instance: Any) -> bool:
+def _blamed_by_document(row: RowBuilder, instance: Any) -> bool:
     """Faults values that the class's JSON Schema forbids; reports errors without a fallback."""
     blame: dict[Leaf, list[str]] = {}
     staying: list[FieldError] = []
@@ -143,7 +143,7 @@ def _blamed_by_document(row: Row, instance: Any) -> bool:
 MOVED = object()
 
 
-def of_other_members(row: Row, group: Group) -> Iterator[int]:
+def of_other_members(row: RowBuilder, group: Group) -> Iterator[int]:
     """Yields the indices of leaves in models of unions that were not chosen."""
     node = row.branch(group)
     own = {leaf.index for leaf in node.leaves}
@@ -154,7 +154,7 @@ def of_other_members(row: Row, group: Group) -> Iterator[int]:
             yield from of_other_members(row, below)
 
 
-def final(row: Row, instance: Any, path: tuple[str, ...]) -> Any:
+def final(row: RowBuilder, instance: Any, path: tuple[str, ...]) -> Any:
     """The leaf's value in the instance; None where a nested model is absent.
 
     MOVED where the leaf's item cannot be identified, since Pydantic or the model's validators have

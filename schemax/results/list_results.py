@@ -18,7 +18,7 @@ from schemax.formats import OutputFormat
 from schemax.formats.json_format import objects_in
 from schemax.results.extraction import FieldResult
 from schemax.results.fields import Fallback, Group, Leaf
-from schemax.results.row import Row
+from schemax.results.row import RowBuilder
 from schemax.results.slot_text import SlotText
 from schemax.results.spans import SpanFinder
 from schemax.tokens import FinishReason
@@ -91,7 +91,7 @@ def without_items(fields: Mapping[str, FieldResult]) -> dict[str, FieldResult]:
     }
 
 
-def leave_out_copies(row: Row, finder: SpanFinder) -> None:
+def leave_out_copies(row: RowBuilder, finder: SpanFinder) -> None:
     """Removes the values of copies, which are thus left out; a note of the list names the items."""
     for index, group in row.lists.items():
         (leaf,) = group.leaves
@@ -110,7 +110,7 @@ def leave_out_copies(row: Row, finder: SpanFinder) -> None:
         row.notes[index] = "; ".join(filter(None, (row.notes.get(index), note)))
 
 
-def _copies(row: Row, items: list[Leaf | Group], finder: SpanFinder) -> dict[int, int]:
+def _copies(row: RowBuilder, items: list[Leaf | Group], finder: SpanFinder) -> dict[int, int]:
     """The places of surplus items -> the place of the first equal item."""
     places: dict[Any, list[int]] = {}
     for at, item in enumerate(items):
@@ -124,7 +124,7 @@ def _copies(row: Row, items: list[Leaf | Group], finder: SpanFinder) -> dict[int
     return dict(sorted(copies.items()))
 
 
-def _values(row: Row, node: Leaf | Group) -> Any:
+def _values(row: RowBuilder, node: Leaf | Group) -> Any:
     """The values that were read for an item and all its leaves, hashable."""
     node = row.node(node)
     if isinstance(node, Leaf):

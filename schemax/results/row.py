@@ -1,4 +1,4 @@
-"""`Row`, a document on its way to an instance: values read, fallbacks taken, and errors.
+"""`RowBuilder`, a document on its way to an instance: values read, fallbacks taken, and errors.
 
 Values are passed to Pydantic as text, in lax mode, so that `int`, `Decimal` or `date` fields,
 constraints and validators keep their usual meaning. An unusable value costs as little as possible:
@@ -38,7 +38,7 @@ class Misfit(Exception):
 _NO_VALUE = "the text states no value, and the field is required"
 
 
-class Row:
+class RowBuilder:
     """A document on its way to an instance.
 
     chosen: per leaf, the value that was read, or the fallback taken instead.

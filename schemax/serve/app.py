@@ -25,7 +25,7 @@ from schemax.serve.answers import ApiError, JsonAnswer, answer_errors
 from schemax.serve.chat import chat_routes
 from schemax.serve.extraction import extraction_routes
 from schemax.serve.gate import Gate
-from schemax.serve.limits import Limits
+from schemax.serve.limits import ServerLimits
 from schemax.serve.monitoring import RequestIds
 from schemax.serve.playground import playground_routes
 from schemax.serve.responses import responses_routes
@@ -37,7 +37,7 @@ def create_app(
     *,
     name: str = "schemax",
     api_key: str | None = None,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     hosts: Sequence[str] = ("*",),
     origins: Sequence[str] = (),
 ) -> FastAPI:
@@ -49,7 +49,7 @@ def create_app(
         any origin.
     """
     model = {"id": name, "object": "model", "created": 0, "owned_by": "schemax"}
-    service = Service(extractor, name, limits or Limits())
+    service = Service(extractor, name, limits or ServerLimits())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schemax.base.messages import clipped, counted, some_of
 from schemax.serve.answers import DEADLINE, LINES, ApiError
-from schemax.serve.limits import Limits
+from schemax.serve.limits import ServerLimits
 from schemax.serve.monitoring import Metrics
 
 # Paths that require no key: browsers and probes send none, and these paths reveal no documents.
@@ -75,7 +75,7 @@ class Gate:
         app: ASGIApp,
         *,
         api_key: str | None,
-        limits: Limits,
+        limits: ServerLimits,
         metrics: Metrics,
         hosts: Collection[str],
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from schemax.base.options import OptionGroup, option
 
 
-class Limits(OptionGroup):
+class ServerLimits(OptionGroup):
     """Limits"""
 
     body_bytes: int = option("--max-body", default=8_000_000, min=1)

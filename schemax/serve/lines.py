@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from schemax.io.rows import RowForm
 from schemax.results import failed
 from schemax.serve.answers import LINES, ApiError, json_line
-from schemax.serve.limits import Limits
+from schemax.serve.limits import ServerLimits
 from schemax.serve.request_schemas import ClientSchema
 from schemax.serve.service import Service
 
@@ -34,7 +34,7 @@ Line = tuple[int, bytes]
 class Lines:
     """The lines of a request's body, as they arrive."""
 
-    def __init__(self, request: Request, limits: Limits) -> None:
+    def __init__(self, request: Request, limits: ServerLimits) -> None:
         self._request, self._limits = request, limits
         self._chunks = request.stream()
         self._whole: deque[Line] = deque()

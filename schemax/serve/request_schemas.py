@@ -16,7 +16,7 @@ from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.extraction.declarations import load_schema
 from schemax.extraction.schema import AttrSchema
 from schemax.serve.answers import ApiError, at_fault
-from schemax.serve.limits import Limits
+from schemax.serve.limits import ServerLimits
 
 # The type of a schema in a request, object or name, and its text.
 _Key: TypeAlias = tuple[type, str]
@@ -49,7 +49,7 @@ class ClientSchema:
 class Schemas:
     """An LRU cache of declarations. It is used in the event loop's thread only."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
         most = limits.cache_bytes
         # A declaration that is larger than the cache stays until the next declaration.

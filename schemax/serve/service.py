@@ -18,7 +18,7 @@ from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.outputs import Progress, Watcher
 from schemax.serve.answers import ApiError, channel
 from schemax.serve.gate import Queue
-from schemax.serve.limits import Limits
+from schemax.serve.limits import ServerLimits
 from schemax.serve.monitoring import Metrics
 from schemax.serve.output import written
 from schemax.serve.request_schemas import ClientSchema, Schemas
@@ -27,7 +27,7 @@ from schemax.serve.request_schemas import ClientSchema, Schemas
 class Service:
     """An extractor that serves many clients. name: the model's, as clients see it."""
 
-    def __init__(self, extractor: Extractor, name: str, limits: Limits) -> None:
+    def __init__(self, extractor: Extractor, name: str, limits: ServerLimits) -> None:
         self.extractor, self.name, self.limits = extractor, name, limits
         self.queue = Queue(limits.queue)
         self.schemas = Schemas(limits)

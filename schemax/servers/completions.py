@@ -17,7 +17,7 @@ from math import exp, isnan, log
 from typing import Any
 
 from schemax.base.messages import clipped
-from schemax.compiler.choices import Branches, Choices
+from schemax.compiler.choices import Branches, ChoiceTexts
 from schemax.compiler.tokenizer import TextCodec
 from schemax.config import DecodingConfig
 from schemax.errors import ServerError
@@ -201,7 +201,7 @@ class CompletionsModel(RemoteModel):
         return body
 
 
-def gbnf(choices: Choices) -> str | None:
+def gbnf(choices: ChoiceTexts) -> str | None:
     """The grammar of all texts of a slot; None for too many to send with every request."""
     if len(choices.texts) > _MOST_TEXTS:
         return None
@@ -311,7 +311,7 @@ class SlotWriter:
             if not answer.steps and (not had_stops or biased):
                 self._refuse_end(biased)
 
-    def _write(self, step: Step, biased: Mapping[int, float]) -> bool:
+    def _write(self, step: TokenLogprob, biased: Mapping[int, float]) -> bool:
         """Writes the token, or the most probable allowed one, and the tokens that it forces.
 
         Returns True if the server's tokens behind this one may be of use.
@@ -354,7 +354,9 @@ class SlotWriter:
                     self._forced.append(forced)
         return token == step.token
 
-    def _ask_again(self, step: Step, allowed: Set[int], biased: Mapping[int, float]) -> bool:
+    def _ask_again(
+        self, step: TokenLogprob, allowed: Set[int], biased: Mapping[int, float]
+    ) -> bool:
         """Biases the next request, since the server named no allowed token."""
         unnamed_mass = 1 - sum(map(exp, step.top.values()))
         self._note_legal(log(max(_LEAST_MASS, unnamed_mass)), biased)
@@ -420,7 +422,7 @@ def _log_mass(logprobs: Mapping[int, float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TokenLogprob:
     """A token that a server wrote.
 
     logprob: its log-probability; None if the server sends none.
@@ -436,7 +438,7 @@ class Step:
 class Answer:
     """The tokens of a completion. ended: False if the token budget cut it off."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[TokenLogprob, ...]
     ended: bool
 
 
@@ -468,10 +470,12 @@ class Vocabulary:
             known = known[: steps.index(None)] if None in steps else known
             begun = self._codec.decode_bytes(step.token for step in known)
             end = text.encode("utf-8", "replace")[len(begun) :].decode("utf-8", "replace")
-            known += [Step(token) for token in self._codec.encode(end)]
+            known += [TokenLogprob(token) for token in self._codec.encode(end)]
         return Answer(tuple(known), reason != "length")
 
-    def _steps(self, logs: Mapping[str, Any], ids: Sequence[int] | None) -> list[Step | None]:
+    def _steps(
+        self, logs: Mapping[str, Any], ids: Sequence[int] | None
+    ) -> list[TokenLogprob | None]:
         """The tokens, None if unidentified.
 
         logs: the `logprobs` of a choice.
@@ -491,7 +495,9 @@ class Vocabulary:
             for token, logprob, top, number in zip(tokens, logprobs, tops, numbers, strict=True)
         ]
 
-    def _step(self, item: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> Step | None:
+    def _step(
+        self, item: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]
+    ) -> TokenLogprob | None:
         token = self._id(item)
         if token is None:
             return None
@@ -501,7 +507,7 @@ class Vocabulary:
             if (number := self._id(rival)) is not None
         }
         logprob = None if item.get("logprob") is None else _logprob(item["logprob"])
-        return Step(token, logprob, top if logprob is None else top | {token: logprob})
+        return TokenLogprob(token, logprob, top if logprob is None else top | {token: logprob})
 
     def _id(self, item: Mapping[str, Any]) -> int | None:
         """The id of a token; None if unknown, or beyond the codec's, as in padded vocabularies."""

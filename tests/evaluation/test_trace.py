@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from schemax import AttrSchema, DecodingConfig, Extractor, InputError, attr, load_schema
 from schemax.base.resources import resource_dir
 from schemax.commands.cli import app
-from schemax.evaluation.diagnosis.tracing import Trace, playback, trace
+from schemax.evaluation.diagnosis.tracing import DocumentTrace, playback, trace
 
 TITLE = "Sony 55-Inch BRAVIA 4K UHD Smart TV </script><b>é 😀"
 
@@ -32,7 +32,7 @@ def embedded() -> Extractor:
     return Extractor.from_pretrained(resource_dir("embedded"), device="cpu")
 
 
-def written(found: Trace, field: str, as_text: bool = False) -> list[int]:
+def written(found: DocumentTrace, field: str, as_text: bool = False) -> list[int]:
     return [
         token
         for one in found.passes
@@ -181,7 +181,7 @@ def test_traces_share_passes(embedded: Extractor, monkeypatch: pytest.MonkeyPatc
         time.sleep(0.05)
         return usual(*pass_)
 
-    def one(text: str) -> Trace:
+    def one(text: str) -> DocumentTrace:
         together.wait()
         return trace(embedded, text, schema)
 

@@ -101,7 +101,7 @@ def test_private_names_are_found(source: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from schemax.runtime.engine.limits import Limits",
+        "from schemax.runtime.engine.limits import DecodingLimits",
         "from torch.utils._pytree import tree_map",
         "point._replace(x=1)",
         "row['_error']",

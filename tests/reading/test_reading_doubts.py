@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schemax.reading.choices import Choices
+from schemax.reading.choices import ChoiceReader
 from schemax.reading.kinds import SCALARS
 from schemax.reading.nearby import read_nearby
 from schemax.reading.numbers import read_number
@@ -205,7 +205,7 @@ def test_temperatures_keep_their_minus() -> None:
 def test_choices_with_other_numbers_are_others(
     choices: tuple[str, ...], text: str, value: str | None
 ) -> None:
-    found = Choices(dict(zip(choices, choices, strict=True))).read(text).value
+    found = ChoiceReader(dict(zip(choices, choices, strict=True))).read(text).value
     assert found == (text if value is None else value)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemax.reading.booleans import read_boolean, spellings
-from schemax.reading.choices import Choices
+from schemax.reading.choices import ChoiceReader
 from schemax.reading.dates import read_date
 from schemax.reading.lists import items_in
 from schemax.reading.nearby import read_nearby
@@ -397,7 +397,7 @@ def test_booleans_by_words() -> None:
 )
 def test_choices_up_to_case_spaces_and_spelling(text: str, choice: str | None) -> None:
     names = ["720p", "1080p", "4K", "8K", "USB 2.0", "USB 3.0", "Stainless Steel", "Light Blue"]
-    reading = Choices({name: name for name in [*names, "Blue", "red", "Black"]}).read(text)
+    reading = ChoiceReader({name: name for name in [*names, "Blue", "red", "Black"]}).read(text)
     assert reading.value == (choice or text)
     assert (reading.note is None) == (choice in (None, text))
 

@@ -14,7 +14,7 @@ from simulated_guard import HAS_COMPILER
 from test_gpu import Typed, written
 
 from schemax.compiler import TextCodec
-from schemax.runtime.engine.limits import Limits
+from schemax.runtime.engine.limits import DecodingLimits
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling import sampler
@@ -92,7 +92,7 @@ def test_texts_that_are_checked_on_a_device_are_those_of_the_host(
 
 def test_flights_share_what_may_be_in_flight() -> None:
     for documents in (1, 2, 7, 1 << 30):
-        limits = Limits(documents, 1024, 1001, flights=2)
+        limits = DecodingLimits(documents, 1024, 1001, flights=2)
         parts = [limits.of_flight(place) for place in range(2)]
         assert sum(part.documents for part in parts) == documents
         assert parts[0].documents - parts[1].documents in (0, 1)

@@ -23,7 +23,7 @@ from schemax import AttrSchema, Extractor, attr, doctor
 from schemax.compiler import TextCodec, compile_schema
 from schemax.config import DecodingConfig
 from schemax.runtime.engine import limits as limits_module
-from schemax.runtime.engine.limits import Limits
+from schemax.runtime.engine.limits import DecodingLimits
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.memory import is_out_of_memory
@@ -296,7 +296,7 @@ def test_a_card_of_24_gb_holds_8b_in_bfloat16(
         assert 15 < gpu.in_use[0] / 2**30 < 16
         model.bytes_per_token = 36 * 2 * 8 * 128 * 2
         tokens = counted(monkeypatch, model)
-        limits = Limits.of(model, DecodingConfig())
+        limits = DecodingLimits.of(model, DecodingConfig())
         run(model, compiled, texts)
         assert "out of memory" not in caplog.text
         assert max(tokens) > 0.9 * limits.pass_tokens

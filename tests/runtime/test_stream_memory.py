@@ -16,7 +16,7 @@ from seams import flight, replaced
 
 from schemax.compiler import TextCodec
 from schemax.runtime.attention.kv_pool import KVPool
-from schemax.runtime.engine.limits import AdmissionControl, Limits
+from schemax.runtime.engine.limits import AdmissionControl, DecodingLimits
 from schemax.runtime.engine.stream import stream
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.slots.requests import Request, new_request
@@ -163,7 +163,7 @@ def test_what_memory_was_short_of_for_a_while_is_tried_again(
 
 
 def test_memory_that_stays_short_is_tried_ever_less() -> None:
-    control = AdmissionControl(Limits(1 << 30, 1024, 10_000))
+    control = AdmissionControl(DecodingLimits(1 << 30, 1024, 10_000))
     failures, done = [], 0
     while done < 1_000_000:
         control.count(100)
@@ -180,7 +180,7 @@ def test_memory_that_stays_short_is_tried_ever_less() -> None:
 
 def test_a_shortage_that_passes_is_forgotten() -> None:
     """However small the limits had become."""
-    control = AdmissionControl(Limits(1 << 30, 1024, 10_000))
+    control = AdmissionControl(DecodingLimits(1 << 30, 1024, 10_000))
     in_flight = 1024
     while in_flight > 1:
         control.halve(in_flight)

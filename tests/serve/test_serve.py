@@ -26,12 +26,14 @@ from typer.testing import CliRunner
 
 from schemax import Extractor, ModelError
 from schemax.commands import cli
-from schemax.serve.limits import Limits
+from schemax.serve.limits import ServerLimits
 
 httpx = pytest.importorskip("httpx")
 
 SCHEMA = Small.model_json_schema()
-LIMITS = Limits(body_bytes=200_000, documents=50, fields=40, schema_characters=20_000, queue=60)
+LIMITS = ServerLimits(
+    body_bytes=200_000, documents=50, fields=40, schema_characters=20_000, queue=60
+)
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +346,7 @@ def test_a_full_queue_says_when_to_come_again(client: Any) -> None:
 
 
 def test_time_is_limited(make: Any) -> None:
-    slow = Limits(seconds=0.05)
+    slow = ServerLimits(seconds=0.05)
     body = {"schema": SCHEMA, "documents": [f"LG {n}" for n in range(900)]}
     extractor = make()
     with served(extractor, limits=slow) as address:

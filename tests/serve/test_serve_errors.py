@@ -17,7 +17,7 @@ from serving import served
 from transformers import PreTrainedTokenizerFast
 
 from schemax import Extractor
-from schemax.serve.limits import Limits
+from schemax.serve.limits import ServerLimits
 
 httpx = pytest.importorskip("httpx")
 
@@ -30,7 +30,7 @@ JSON = {"content-type": "application/json"}
 def url(codec: Any, backend: Any) -> Iterator[str]:
     fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
     extractor = Extractor(tiny_model("qwen3", codec.vocab_size), fast)
-    limits = Limits(seconds=SECONDS)
+    limits = ServerLimits(seconds=SECONDS)
     with served(extractor, limits=limits, hosts=["localhost", "127.0.0.1", "[::1]"]) as address:
         yield address
 
@@ -216,7 +216,9 @@ def test_time_counts_from_the_arrival() -> None:
     async def ask() -> list[Any]:
         sent: list[Any] = []
         metrics = Metrics(lambda: 0)
-        gate = Gate(app, api_key=None, limits=Limits(seconds=0.4), metrics=metrics, hosts=["*"])
+        gate = Gate(
+            app, api_key=None, limits=ServerLimits(seconds=0.4), metrics=metrics, hosts=["*"]
+        )
 
         async def receive() -> Any:
             return {"type": "http.request", "body": b"{}", "more_body": False}

@@ -17,14 +17,16 @@ from serving import served
 from transformers import PreTrainedTokenizerFast
 
 from schemax import Extractor
-from schemax.serve.limits import Limits
+from schemax.serve.limits import ServerLimits
 from schemax.serve.lines import Spool, SpoolError
 
 httpx = pytest.importorskip("httpx")
 
 LINES = {"content-type": "application/x-ndjson"}
 HEAD = {"schema": Small.model_json_schema(), "details": False}
-LIMITS = Limits(body_bytes=20_000, stream_bytes=200_000, answer_bytes=5_000, queue=70, seconds=20)
+LIMITS = ServerLimits(
+    body_bytes=20_000, stream_bytes=200_000, answer_bytes=5_000, queue=70, seconds=20
+)
 
 
 @pytest.fixture(scope="module")

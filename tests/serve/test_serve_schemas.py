@@ -14,7 +14,7 @@ pytest.importorskip("fastapi")
 from schemax import Extractor
 from schemax.errors import TemplateError
 from schemax.serve.answers import ApiError
-from schemax.serve.limits import Limits
+from schemax.serve.limits import ServerLimits
 from schemax.serve.request_schemas import Schemas
 from schemax.serve.service import Service
 
@@ -29,7 +29,7 @@ DOCUMENT = {
 @pytest.mark.parametrize("document", [DOCUMENT, "shoes"])
 def test_clients_that_ask_at_once_share_a_declaration(document: object) -> None:
     async def ask() -> None:
-        schemas = Schemas(Limits())
+        schemas = Schemas(ServerLimits())
         asked = [asyncio.create_task(schemas.of(document, "schema")) for _ in range(8)]
         await asyncio.sleep(0)
         asked[0].cancel()
@@ -43,7 +43,7 @@ def test_clients_that_ask_at_once_share_a_declaration(document: object) -> None:
 
 def test_clients_that_ask_at_once_share_a_refusal() -> None:
     async def ask() -> None:
-        schemas = Schemas(Limits(schema_characters=10))
+        schemas = Schemas(ServerLimits(schema_characters=10))
         asked = [schemas.of(DOCUMENT, f"schema {number}") for number in range(4)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert all(isinstance(one, ApiError) and one.status == 422 for one in found)
@@ -58,7 +58,7 @@ def test_a_declaration_is_kept_for_a_client_that_has_left(monkeypatch: pytest.Mo
     monkeypatch.setattr(Schemas, "read", lambda *given: texts.append(given[1]) or read(*given))
 
     async def ask() -> None:
-        schemas = Schemas(Limits())
+        schemas = Schemas(ServerLimits())
         leaving = asyncio.create_task(schemas.of(DOCUMENT, "schema"))
         await asyncio.sleep(0)
         leaving.cancel()
@@ -75,7 +75,7 @@ def test_choices_count_in_what_is_kept() -> None:
     fields = {f"x{number}": {"$ref": "#/$defs/e"} for number in range(100)}
 
     async def ask() -> None:
-        schemas = Schemas(Limits(cache_bytes=30_000_000))
+        schemas = Schemas(ServerLimits(cache_bytes=30_000_000))
         for number in range(3):
             document = {"type": "object", "title": f"T{number}", "properties": fields}
             await schemas.of({**document, "$defs": {"e": names}}, "schema")
@@ -94,7 +94,7 @@ def test_what_cannot_be_asked_for_is_not_kept(codec: Any, backend: Any) -> None:
     }
 
     async def ask() -> None:
-        service = Service(extractor, "tiny", Limits())
+        service = Service(extractor, "tiny", ServerLimits())
         found = await service.schemas.of(document, "schema")
         assert len(service.schemas.kept) == 1
         with pytest.raises(TemplateError):

@@ -50,7 +50,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class _Declared:
+class _Declaration:
     """A class, or a document that a class is made from. place: of the class or document."""
 
     name: str
@@ -76,25 +76,25 @@ def findings(
     return [declaration.name for declaration in declared], faults
 
 
-def _declared(where: str) -> Iterator[_Declared]:
+def _declared(where: str) -> Iterator[_Declaration]:
     path = Path(where)
     if path.is_dir() or where.endswith(".json"):
         for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
             text = text_of_file(file)
-            yield _Declared(file.stem, str(file), None, text)
+            yield _Declaration(file.stem, str(file), None, text)
     elif ":" in where:
         yield _of_class(read_schema(where))
     elif where in schema_names():
-        yield _Declared(where, where, load_schema(where))
+        yield _Declaration(where, where, load_schema(where))
     else:
         yield from map(_of_class, classes_of(imported(where)).values())
 
 
-def _of_class(model: Any) -> _Declared:
-    return _Declared(model.__name__, _line_of(model, None), model)
+def _of_class(model: Any) -> _Declaration:
+    return _Declaration(model.__name__, _line_of(model, None), model)
 
 
-def _refusals(declaration: _Declared) -> list[Finding]:
+def _refusals(declaration: _Declaration) -> list[Finding]:
     if declaration.document is not None:
         refused = refusals_of_document(declaration.document, AttrSchema)
     else:
@@ -106,7 +106,7 @@ def _refusals(declaration: _Declared) -> list[Finding]:
 
 
 def _finding(
-    declaration: _Declared, level: str, name: str, field: str | None, reason: str, *formats: str
+    declaration: _Declaration, level: str, name: str, field: str | None, reason: str, *formats: str
 ) -> Finding:
     place = (
         declaration.place
@@ -117,7 +117,7 @@ def _finding(
 
 
 def _compiled(
-    declaration: _Declared, model: Unloaded, formats: Mapping[str, OutputFormat]
+    declaration: _Declaration, model: Unloaded, formats: Mapping[str, OutputFormat]
 ) -> list[Finding]:
     """Returns the refusals and warnings when a declaration is compiled in each of the formats."""
     schema = declaration.model or AttrSchema.from_json_schema(declaration.document or "")

@@ -15,7 +15,7 @@ from schemax.extraction.documents import RecordFields, read_documents
 from schemax.extraction.extractor import Extractor
 from schemax.report.pages import asset, page_of, to_json
 from schemax.results import Extraction
-from schemax.runtime.slots.outputs import Progress, Step, Watcher
+from schemax.runtime.slots.outputs import Progress, SlotStep, Watcher
 from schemax.servers.remote import RemoteModel
 from schemax.tokens import AGAIN, Ids, SlotOutput
 
@@ -51,7 +51,7 @@ class TracedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class DocumentTrace:
     """The trace of a document.
 
     passes: the steps of each pass, without items of lists and alternatives of choices.
@@ -82,7 +82,7 @@ class Trace:
 
 def trace(
     extractor: Extractor, document: str | Mapping[str, Any], schema: type[BaseModel], **options: Any
-) -> Trace:
+) -> DocumentTrace:
     """Reads one document, and returns the tokens that every pass wrote for it.
 
     options: format, template, decoding, examples of `Extractor.stream`. Only passes that wrote for
@@ -107,7 +107,7 @@ class Tracer:
     """A collector of a document's passes, which makes its trace.
 
     text: as the model is shown it.
-    prompt_tokens, passes: see `Trace`.
+    prompt_tokens, passes: see `DocumentTrace`.
 
     Raises InputError for a document that cannot be read.
     """
@@ -142,12 +142,12 @@ class Tracer:
             self._others.append(progress.others)
         self._done.update(progress.done)
 
-    def trace(self, extraction: Extraction[Any]) -> Trace:
+    def trace(self, extraction: Extraction[Any]) -> DocumentTrace:
         """Returns the trace. Raises InputError for a document that was not run."""
         if not extraction.slots:
             raise InputError("; ".join(error.message for error in extraction.errors))
         tokens = sum(len(slot.ids) for slot in _all_of(self._done.values()))
-        return Trace(
+        return DocumentTrace(
             self.text,
             tuple(self.passes),
             tuple(self._others),
@@ -156,7 +156,7 @@ class Tracer:
             extraction,
         )
 
-    def _written(self, step: Step) -> TracedStep:
+    def _written(self, step: SlotStep) -> TracedStep:
         codec = self._compiled.codec
         # The first token holds the end of the key if the tokenizer merges key and value.
         is_first = self._slots and not step.path and step.start == 0
@@ -186,7 +186,7 @@ BODY, STYLE, SCRIPT = (asset(__file__, f"trace.{kind}") for kind in ("html", "cs
 """The parts of a page that shows a trace; SCRIPT has `mountTrace`, which takes the trace."""
 
 
-def playback(trace: Trace, title: str) -> str:
+def playback(trace: DocumentTrace, title: str) -> str:
     """Returns a page that plays back the passes of a trace. UTF-8 can encode any page."""
     return page_of(
         title,

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
-from schemax.runtime.engine.limits import AdmissionControl, Limits
+from schemax.runtime.engine.limits import AdmissionControl, DecodingLimits
 from schemax.runtime.engine.scheduler import write_chosen
 from schemax.runtime.engine.watched_pass import Written, watched
 from schemax.runtime.models.language_model import LanguageModel
@@ -109,7 +109,7 @@ def fork_stream(
     source = iter(requests)
     tokens = _AUTO_TOKENS.get(model.device.type, _AUTO_TOKENS["cpu"])
     documents = 1 << 30 if config.batch_size == "auto" else config.batch_size
-    control = AdmissionControl(Limits(documents, tokens, capacity=0))
+    control = AdmissionControl(DecodingLimits(documents, tokens, capacity=0))
     while jobs := list(islice(source, _WINDOW)):
         jobs.sort(key=lambda request: len(request.prefix) + len(request.stem))
         for _, alike in groupby(jobs, key=lambda request: len(request.prefix) + len(request.stem)):
@@ -157,7 +157,7 @@ def decode_forked(
 ) -> list[tuple[SlotOutput, ...] | DocumentOutput]:
     """Fills the slots of requests whose stems are equally long, and those that values call for."""
     fillings = [Filling(request, follows_branches=False) for request in requests]
-    rows = [Row(filling, slot) for filling in fillings for slot in filling.slots]
+    rows = [ForkRow(filling, slot) for filling in fillings for slot in filling.slots]
     for request in requests:
         if request.watcher is not None:
             request.watcher.begin()
@@ -165,7 +165,7 @@ def decode_forked(
     while rows:  # every time, all requests are read once more
         outputs = _grow(model, requests, rows, broken)
         rows = [
-            Row(row.filling, slot)
+            ForkRow(row.filling, slot)
             for row, output in zip(rows, outputs, strict=True)
             if row.request not in broken
             for slot in row.filling.end(row.slot, output)
@@ -179,7 +179,7 @@ def decode_forked(
     return outputs_of_requests
 
 
-class Row(NamedTuple):
+class ForkRow(NamedTuple):
     """A slot as a row of its own."""
 
     filling: Filling
@@ -207,7 +207,7 @@ def select_rows(state: Any, rows: Tensor) -> Any:
 def _grow(
     model: ForkModel,
     requests: Sequence[Request],
-    rows: Sequence[Row],
+    rows: Sequence[ForkRow],
     broken: set[Request],
 ) -> list[SlotOutput]:
     """Decodes slots of requests whose stems are equally long: (S,) outputs.

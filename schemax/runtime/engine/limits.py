@@ -27,7 +27,7 @@ _BACKOFF, _LONGEST_BACKOFF = 16, 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DecodingLimits:
     """Limits of decoding.
 
     documents: the most in flight.
@@ -42,7 +42,7 @@ class Limits:
     flights: int = 1
 
     @classmethod
-    def of(cls, model: DecoderModel, config: DecodingConfig) -> Limits:
+    def of(cls, model: DecoderModel, config: DecodingConfig) -> DecodingLimits:
         """The limits that free memory sets; `batch_size`, unless it is auto, bounds documents."""
         kind = model.device.type
         free = min(int(free_bytes(device) / share) for device, share in model.shares.items())
@@ -59,12 +59,12 @@ class Limits:
             tokens, capacity = least.tolist()
         return cls(documents, tokens, max(capacity, 1), _FLIGHTS.get(kind, 1))
 
-    def of_flight(self, place: int) -> Limits:
+    def of_flight(self, place: int) -> DecodingLimits:
         """The share of one flight; 0 documents if the other flights have them all."""
         documents = -((place - self.documents) // self.flights)
         return replace(self, documents=documents, capacity=max(1, self.capacity // self.flights))
 
-    def halved(self, in_flight: int) -> Limits:
+    def halved(self, in_flight: int) -> DecodingLimits:
         """The limits after memory ran out. in_flight: the documents in flight then."""
         return replace(
             self,
@@ -72,7 +72,7 @@ class Limits:
             pass_tokens=max(_FEWEST_TOKENS, self.pass_tokens // 2),
         )
 
-    def doubled(self, usual: Limits) -> Limits:
+    def doubled(self, usual: DecodingLimits) -> DecodingLimits:
         return replace(
             self,
             documents=min(usual.documents, 2 * self.documents),
@@ -88,7 +88,7 @@ class AdmissionControl:
     gets rare.
     """
 
-    def __init__(self, usual: Limits) -> None:
+    def __init__(self, usual: DecodingLimits) -> None:
         self._usual = self.now = usual
         self._backoff, self._done, self._anew = _BACKOFF, 0, False
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine.fork import ForkModel, select_rows
-from schemax.runtime.engine.limits import AdmissionControl, Limits
+from schemax.runtime.engine.limits import AdmissionControl, DecodingLimits
 from schemax.runtime.engine.packing import make_batch
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.models.architecture import examine
@@ -117,7 +117,7 @@ def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
     request = new_request(prompt, stop, config)
     table = SlotTable()
     sampler = Sampler(table, model.vocab_size)
-    limits = Limits(documents=1, pass_tokens=1 << 20, capacity=1 << 20)
+    limits = DecodingLimits(documents=1, pass_tokens=1 << 20, capacity=1 << 20)
     scheduler = Scheduler(table, sampler, AdmissionControl(limits))
     cache, certain = model.new_cache(), np.zeros(3, np.float32)
     scheduler.resize(*(scheduler.room_for(request) or (0, 0)))

@@ -15,7 +15,7 @@ import torch
 
 from schemax.config import DecodingConfig
 from schemax.runtime.attention.kv_pool import KVPool
-from schemax.runtime.engine.limits import AdmissionControl, Limits
+from schemax.runtime.engine.limits import AdmissionControl, DecodingLimits
 from schemax.runtime.engine.packing import make_batch
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.engine.watched_pass import watch_pass
@@ -49,7 +49,7 @@ def stream(
     (see `limits.AdmissionControl`).
     """
     source = _Input(requests, cancelled)
-    control = AdmissionControl(Limits.of(model, config))
+    control = AdmissionControl(DecodingLimits.of(model, config))
     while True:
         flights = [_Flight(model, source, control, place) for place in range(control.now.flights)]
         try:

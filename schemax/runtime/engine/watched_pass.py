@@ -13,7 +13,7 @@ from schemax.runtime.engine.document_rows import RunningRequest
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.filling import AskedSlot
-from schemax.runtime.slots.outputs import DocumentOutput, Step, Watcher
+from schemax.runtime.slots.outputs import DocumentOutput, SlotStep, Watcher
 from schemax.runtime.slots.requests import Filled, Request
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.tokens import SlotOutput
@@ -55,7 +55,7 @@ class Written:
         """Tells every watcher but the `failed` the steps of the pass. done: outputs of done slots,
         by place."""
         table, slots = self._table, self._slots
-        steps: dict[Watcher, list[Step]] = {watcher: [] for watcher, _ in self._watched}
+        steps: dict[Watcher, list[SlotStep]] = {watcher: [] for watcher, _ in self._watched}
         counts = dict.fromkeys(steps, 0)
         firsts = table.logprobs[slots, self._starts].tolist()
         ends, starts = table.step[slots].tolist(), self._starts.tolist()
@@ -66,7 +66,7 @@ class Written:
                 continue
             ids = tuple(table.written[slot, starts[row] : ends[row]].tolist())
             told = starts[row], ids, firsts[row], rivals
-            steps[watcher].append(Step(named.place, named.path, named.role, *told))
+            steps[watcher].append(SlotStep(named.place, named.path, named.role, *told))
         for watcher, own_steps in steps.items():
             if watcher not in failed:
                 watcher.saw(own_steps, counts[watcher], done(watcher))

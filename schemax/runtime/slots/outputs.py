@@ -73,7 +73,7 @@ def exceeds(max_position: int, bound: int | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SlotStep:
     """The tokens that a pass wrote into one of a request's slots.
 
     place: the slot's place among the request's first slots; -1 for a slot of a later wave.
@@ -105,7 +105,7 @@ class Progress:
     """
 
     number: int
-    steps: tuple[Step, ...]
+    steps: tuple[SlotStep, ...]
     others: int
     done: Mapping[int, SlotOutput]
 
@@ -127,7 +127,7 @@ class Watcher:
         self._number = 0
         self._told.clear()
 
-    def saw(self, steps: Sequence[Step], others: int, done: Mapping[int, SlotOutput]) -> None:
+    def saw(self, steps: Sequence[SlotStep], others: int, done: Mapping[int, SlotOutput]) -> None:
         fresh = {place: output for place, output in done.items() if place not in self._told}
         self._told.update(fresh)
         self.tell(Progress(self._number, tuple(steps), others, fresh))
