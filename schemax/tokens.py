@@ -133,7 +133,7 @@ class Waves(Protocol):
     def next_wave(self, outputs: tuple[SlotOutput, ...], room: int | None) -> tuple[ChildSlot, ...]:
         """The slots of the next wave; () at the end. room: position ids for a slot; None: any."""
 
-    def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
+    def final_outputs(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
         """(N,) outputs of all waves, in the order of the attributes, items with their lists."""
 
 

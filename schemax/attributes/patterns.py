@@ -87,8 +87,8 @@ class Pattern(BaseMetadata):
 
 def _bytes_of(pattern: str) -> int:
     """The approximate upper bound of a compiled pattern's memory, in bytes."""
-    each = _LARGE_SET if _LARGE_SETS.search(pattern) else _STATE
-    return min(_MOST_COMPILED, each * states_of(pattern))
+    bytes_of_state = _LARGE_SET if _LARGE_SETS.search(pattern) else _STATE
+    return min(_MOST_COMPILED, bytes_of_state * states_of(pattern))
 
 
 @cached(LRUCache(_MOST_BYTES, itemgetter(1)), lock=Lock())

@@ -176,7 +176,7 @@ class Waves:
             for group, m in slots
         )
 
-    def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
+    def final_outputs(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
         return self._replayed(outputs)[0].tree()
 
     # --- what comes next -------------------------------------------------------------------------

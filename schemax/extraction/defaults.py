@@ -94,7 +94,7 @@ class Defaults:
         None means that of the decoding's preset."""
         return self.prompt.template or settings_of(schema).template or self.template
 
-    def settled(
+    def decoding_and_template(
         self,
         schema: type[Any],
         config: DecodingConfig | None = None,
@@ -151,7 +151,7 @@ class Defaults:
                 template=template or self.template,
                 prompt=self.prompt if self.prompt != PromptFile() else None,
             )
-        config, template = self.settled(schema, config, template)
+        config, template = self.decoding_and_template(schema, config, template)
         if refusal := model.refusal(config):
             raise ModelError(refusal)
         generic_demonstration = False

@@ -23,7 +23,7 @@ from schemax.formats.base import answer_in
 from schemax.results import Extraction, FieldError, SlotText, build
 from schemax.results.fields import field_tree_of, part_of
 from schemax.results.list_results import with_items
-from schemax.results.repairs import refusals, settled
+from schemax.results.repairs import refusals, repaired_slots
 from schemax.runtime.sampling.loops import run_at_end
 from schemax.servers.extraction import ServedSlots, read_slots
 from schemax.tokens import Ids, SlotOutput
@@ -100,7 +100,7 @@ def read_out(
         slots = _slot_texts(output.slots, compiled, calibration, places)
     if compiled.decoding.max_repairs:
         refused = partial(_refusals, document, compiled)
-        slots = settled(compiled.attributes, slots, refused, null_text(compiled.format))
+        slots = repaired_slots(compiled.attributes, slots, refused, null_text(compiled.format))
     steps = output.steps
     if answered is not None:
         slots, steps = answered.completed(slots), steps + answered.item.steps

@@ -105,17 +105,17 @@ class Task:
         decoding = self.options.get("decoding")
         config = extractor.defaults.decoding if decoding is None else resolve_decoding(decoding)
         settings = fingerprint.of_settings(config, extractor.defaults.calibration)
-        settled: dict[str, dict[str, Any]] = {name: {} for name in LEFT_TO_MODELS}
+        by_setting: dict[str, dict[str, Any]] = {name: {} for name in LEFT_TO_MODELS}
         for name, schema in named_schemas(self.schemas).items():
             format = self.options.get("format") or extractor.defaults.named_format(schema) or "json"
             template = self.options.get("template")
-            decoded, template = extractor.defaults.settled(schema, config, template)
+            decoded, template = extractor.defaults.decoding_and_template(schema, config, template)
             format_name, template_digest = fingerprint.of_prompt(format, template)
             settings[f"format {name}".strip()] = format_name
             settings[f"template {name}".strip()] = template_digest
-            for setting, values in settled.items():
+            for setting, values in by_setting.items():
                 values[name] = getattr(decoded, setting)
-        for setting, values in settled.items():
+        for setting, values in by_setting.items():
             several = set(values.values())
             settings[f"decoding {setting}"] = several.pop() if len(several) == 1 else values
         settings["prompt"] = fingerprint.of_prompt_file(extractor.defaults.prompt)

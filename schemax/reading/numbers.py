@@ -172,11 +172,11 @@ def _agreeing(text: Text, field: FieldUnit) -> Statement:
             raise
         raise _several(text) from None
     first = alike[0]
-    for each in alike:
-        is_alike = (each.unit is None) == (first.unit is None)
-        if not is_alike or abs(each.total - first.total) > _ROUNDED * abs(first.total):
+    for statement in alike:
+        is_alike = (statement.unit is None) == (first.unit is None)
+        if not is_alike or abs(statement.total - first.total) > _ROUNDED * abs(first.total):
             raise _several(text)
-    return next((each for each in alike if each.unit == field.unit), first)
+    return next((statement for statement in alike if statement.unit == field.unit), first)
 
 
 def statements(text: Text, field: FieldUnit, begin: int = 0) -> Iterator[Statement]:

@@ -44,7 +44,7 @@ def refusals(
     }
 
 
-def settled(
+def repaired_slots(
     attributes: Sequence[Attribute],
     slots: Slots,
     refused: Callable[[Slots], dict[FieldPath, str]],

@@ -77,7 +77,7 @@ def test_what_switches_it_off(extractor: Extractor, settings: dict[str, Any]) ->
 def test_choices_are_scored_without_what_the_prompt_makes_likely(
     extractor: Extractor, settings: dict[str, Any], expected: bool | None
 ) -> None:
-    config, _ = extractor.defaults.settled(Shoe, **settings)
+    config, _ = extractor.defaults.decoding_and_template(Shoe, **settings)
     assert config.contextual_calibration is expected
 
 

@@ -28,7 +28,7 @@ class Many:
         keys = [(5, number % 50 + 6, 7) for number in range(CALLED)] if len(outputs) == 4 else []
         return tuple(ChildSlot(key, 3, SlotSpec(), "wave") for key in keys)
 
-    def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
+    def final_outputs(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
         return outputs
 
 

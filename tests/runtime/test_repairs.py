@@ -22,7 +22,7 @@ from schemax.extraction.schema import AttrSchema
 from schemax.formats import get_format
 from schemax.results import SlotText, build
 from schemax.results.extraction import values_of
-from schemax.results.repairs import refusals, settled
+from schemax.results.repairs import refusals, repaired_slots
 from schemax.runtime.models.model import DecoderModel
 from schemax.tokens import SlotOutput, SlotSpec
 
@@ -120,7 +120,7 @@ def read(values: dict[str, str], again: dict[str, str]) -> tuple[Any, Any]:
     def refused(some: Any) -> Any:
         return refusals(Checked, attributes, some, form, {})
 
-    made = settled(attributes, slots, refused, "null")
+    made = repaired_slots(attributes, slots, refused, "null")
     texts = {"text": "It costs 13.5, or 14.5"}
     found = build(Checked, attributes, made, form, index=0, document_id=None, texts=texts)
     return found, refused(slots)

@@ -212,7 +212,7 @@ class Later:
     def next_wave(self, outputs: tuple[SlotOutput, ...], room: int | None) -> tuple[ChildSlot, ...]:
         return (ChildSlot((5,) * 90, 3, SlotSpec(), "wave"),) if len(outputs) == 4 else ()
 
-    def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
+    def final_outputs(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
         return outputs
 
 

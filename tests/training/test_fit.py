@@ -117,7 +117,7 @@ def test_a_file_changes_nothing_that_it_did_not_choose(
     assert "Vestel" in instruction(extractor, television)
     assert instruction(fitted, television) == instruction(extractor, television)
     for one in (extractor, fitted):
-        config, _ = one.defaults.settled(television)
+        config, _ = one.defaults.decoding_and_template(television)
         assert (config.constrain, config.contextual_calibration) == ("document", True)
 
 

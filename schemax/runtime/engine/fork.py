@@ -172,10 +172,10 @@ def decode_forked(
         ]
     outputs_of_requests: list[tuple[SlotOutput, ...] | DocumentOutput] = []
     for request, filling in zip(requests, fillings, strict=True):
-        settled = model.not_finite if request in broken else filling.outputs
-        outputs_of_requests.append(settled)
-        if request.watcher is not None and not isinstance(settled, DocumentOutput):
-            request.watcher.saw((), 0, dict(enumerate(settled)))
+        result = model.not_finite if request in broken else filling.outputs
+        outputs_of_requests.append(result)
+        if request.watcher is not None and not isinstance(result, DocumentOutput):
+            request.watcher.saw((), 0, dict(enumerate(result)))
     return outputs_of_requests
 
 

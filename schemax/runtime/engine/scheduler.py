@@ -237,9 +237,9 @@ class Scheduler:
         for running in [self.rows.running[row] for row in sorted(set(rows))]:
             if running.filling.is_done:
                 # Before the request is let go: if this raises, it is still in flight.
-                settled = running.filling.outputs
+                request_outputs = running.filling.outputs
                 self._let_go(running)
-                yield running.request, settled
+                yield running.request, request_outputs
 
     def _free(self, slots: Ints) -> None:
         """Frees the KV cells and table rows of finished slots."""

@@ -94,8 +94,8 @@ def _passes(flights: Sequence[_Flight], source: _Input) -> Iterator[list[Filled]
                 flight.finish()
                 yield flight.take()
             if cancelled := source.cancelled():
-                for each in flights:
-                    each.leaving |= cancelled
+                for peer in flights:
+                    peer.leaving |= cancelled
             flight.admit()
             flight.begin()
         is_idle = is_idle and not any(flight.is_under_way for flight in flights)

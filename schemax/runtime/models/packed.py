@@ -142,10 +142,10 @@ def _speedup(layer: nn.Module, usual: nn.Module, rows: int) -> float:
     inputs = torch.ones(rows, 1024)
     shortest = {layer: float("inf"), usual: float("inf")}
     for _ in range(10):  # the first sets up the kernels
-        for each in shortest:
+        for tried in shortest:
             started = time.perf_counter()
-            each(inputs)
-            shortest[each] = min(shortest[each], time.perf_counter() - started)
+            tried(inputs)
+            shortest[tried] = min(shortest[tried], time.perf_counter() - started)
     return shortest[usual] / shortest[layer]
 
 

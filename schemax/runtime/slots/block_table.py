@@ -124,13 +124,13 @@ class RequestValues:
 
 def padded(values: list[RequestValues]) -> tuple[Ints, Ints, Ints]:
     """(B, M) places, positions and orders of the tokens of B requests."""
-    shape = len(values), max(each.count for each in values)
+    shape = len(values), max(request.count for request in values)
     places, positions = np.zeros((2, *shape), np.int64)
     orders = np.full(shape, UNSEEN)
-    for row, each in enumerate(values):
-        count = each.count
-        places[row] = each.places[0]
-        places[row, :count] = each.places[:count]
-        positions[row, :count] = each.positions[:count]
-        orders[row, :count] = each.orders[:count]
+    for row, request in enumerate(values):
+        count = request.count
+        places[row] = request.places[0]
+        places[row, :count] = request.places[:count]
+        positions[row, :count] = request.positions[:count]
+        orders[row, :count] = request.orders[:count]
     return places, positions, orders

@@ -90,7 +90,7 @@ class Filling:
     @property
     def outputs(self) -> tuple[SlotOutput, ...]:
         """(N,) outputs of all waves of a request that is done."""
-        return self.request.settled(self._earlier)
+        return self.request.final_outputs(self._earlier)
 
     def end(self, slot: AskedSlot, output: SlotOutput) -> Sequence[AskedSlot]:
         """Stores a slot's output; returns the slots that follow, in the order of their turns."""

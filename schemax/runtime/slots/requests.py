@@ -170,9 +170,9 @@ class Request:
         room = None if self.bound is None else self.bound - self.first_position
         return self.waves.next_wave(outputs, room)
 
-    def settled(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
+    def final_outputs(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
         """The (N,) outputs of the request, from the outputs of all waves."""
-        return outputs if self.waves is None else self.waves.settled(outputs)
+        return outputs if self.waves is None else self.waves.final_outputs(outputs)
 
 
 def new_request(

@@ -253,13 +253,13 @@ def _current(
     name = next(iter(templates))
     if extractor.defaults.is_trained or not _has_slots(extractor):
         return Candidate(name)
-    settled = [extractor.defaults.settled(schema)[0] for schema in schemas.values()]
+    configs = [extractor.defaults.decoding_and_template(schema)[0] for schema in schemas.values()]
     return Candidate(
         name,
         constrain="document"
-        if all(config.constrain == "document" for config in settled)
+        if all(config.constrain == "document" for config in configs)
         else "types",
-        contextual_calibration=all(config.contextual_calibration for config in settled),
+        contextual_calibration=all(config.contextual_calibration for config in configs),
     )
 
 
