@@ -87,7 +87,7 @@ def watched(
             for step in progress.steps:
                 ids, shares = map(torch.tensor, zip(*step.rivals, strict=True))
                 logprobs = torch.empty(model.vocab_size).index_put((ids,), shares.log())
-                seen[first + step.place, step.start] = logprobs
+                seen[first + step.slot_index, step.start] = logprobs
 
         request.watcher = Watcher(tell, model.vocab_size)
         requests.append(request)

@@ -47,8 +47,8 @@ class _Group:
     around: for an item, the group of its list, the list's place there, and the item's number, from
         0 on.
     outputs: (N,) None for slots not asked yet; slots of results for known values.
-    again: outputs of second chances, by place.
-    items: the groups of a list's items, by place.
+    again: outputs of second chances, by slot index.
+    items: the groups of a list's items, by slot index.
     """
 
     def __init__(self, fields: Fields, around: tuple[_Group, int, int] | None = None) -> None:
@@ -293,14 +293,14 @@ def _refused_in_key(labels: Path, error: str, output_format: OutputFormat) -> tu
 class KnownSlot:
     """A slot with its key and its text.
 
-    place: the place of its declared attribute.
+    attribute_index: of its declared attribute.
     attribute: the attribute that the slot asks for.
     key: token ids, with the lead before the key.
     k_max: the slot's budget.
     is_further: True for a slot of an item, and for a second chance.
     """
 
-    place: int
+    attribute_index: int
     attribute: Attribute
     key: tuple[int, ...]
     k_max: int
@@ -342,6 +342,8 @@ def known_slots(
                 k_max = group.fields.k_max[m]
                 yield KnownSlot(m, attribute, key, k_max, slot.raw, number > 0)
             for item in group.items.get(m, ()):
-                yield from (replace(below, place=m, is_further=True) for below in slots_of(item))
+                yield from (
+                    replace(below, attribute_index=m, is_further=True) for below in slots_of(item)
+                )
 
     return slots_of(filled(_Group(fields), slots))

@@ -30,10 +30,13 @@ from schemax.tokens import Ids, SlotOutput
 
 
 class SlotKind(NamedTuple):
-    """A field's slot before a document is read. optional: whether it may go without a value."""
+    """A field's slot before a document is read. optional: whether it may go without a value.
+
+    slot_index: among the slots of `fields`.
+    """
 
     fields: Fields
-    place: int
+    slot_index: int
     optional: bool
 
 
@@ -54,7 +57,7 @@ def optional_fields(schema: type[Any], attributes: Sequence[Attribute]) -> list[
 
 
 def _kinds_of(fields: Fields, optional: Sequence[bool]) -> tuple[SlotKind, ...]:
-    return tuple(SlotKind(fields, place, may_go) for place, may_go in enumerate(optional))
+    return tuple(SlotKind(fields, slot_index, may_go) for slot_index, may_go in enumerate(optional))
 
 
 def _kinds_of_items(attribute: Attribute, items: Fields) -> tuple[SlotKind, ...]:
@@ -133,7 +136,7 @@ def read_part(
 ) -> Extraction[Any] | None:
     """Reads a top-level field before other fields are done; None until its slots are done.
 
-    slots: the finished slots, by place. Validators of the whole instance have not run.
+    slots: the finished slots, by index. Validators of the whole instance have not run.
     """
     places = [n for n, item in enumerate(compiled.attributes) if item.path[0] == name]
     if not places or not slots.keys() >= set(places):
@@ -186,7 +189,7 @@ def _slot_texts(
 
 
 def _field_text(
-    place: int,
+    slot_index: int,
     output: SlotOutput,
     kind: SlotKind,
     compiled: CompiledSchema,
@@ -196,7 +199,7 @@ def _field_text(
     text = _slot_text(output, kind, compiled, calibration)
     if (promise := calibration.promise) is None or not kind.optional:
         return text
-    name = compiled.attributes[place].name
+    name = compiled.attributes[slot_index].name
     least = promise.min_confidence(settings_of(compiled.schema).category, name)
     if text.repaired is not None:
         text = replace(text, repaired=_promised(text.repaired, least, promise, compiled))
@@ -227,8 +230,8 @@ def _slot_text(
         first = _slot_text(replace(slot, repaired=None), kind, compiled, calibration)
         again = _slot_text(slot.repaired, kind, compiled, calibration)
         return replace(first, repaired=again)
-    fields, place, is_optional = kind
-    segment, branches = fields.segments[place], fields.specs[place].follow_ups
+    fields, slot_index, is_optional = kind
+    segment, branches = fields.segments[slot_index], fields.specs[slot_index].follow_ups
     if isinstance(branches, Branches) and (free_text := slot.free_text) is not None:
         # The model preferred a text that is no choice.
         text = _slot_text(free_text, kind, compiled, calibration)
@@ -237,7 +240,7 @@ def _slot_text(
             return replace(text, tokens=len(slot.ids) + text.tokens)
     plain = _plain_text(slot, compiled)
     items = None
-    if (leaves := fields.items[place]) is not None:
+    if (leaves := fields.items[slot_index]) is not None:
         kinds = _kinds_of_items(segment.declared, leaves)
         width = len(kinds)
         inner = [
@@ -253,7 +256,7 @@ def _slot_text(
     probability = exp(sum(slot.logprobs))
     confidence = probability if is_typed else mean_probability(slot.logprobs)
     alternatives: dict[Any, float] = {}
-    if (choices := fields.choices[place]) is not None and not is_free_text:
+    if (choices := fields.choices[slot_index]) is not None and not is_free_text:
         left_by = partial(choices.left_by, compiled.codec)
         alternatives = distribution(choices.values, left_by, tree_of(slot))
         chosen = left_by(slot.ids)

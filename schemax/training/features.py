@@ -114,11 +114,11 @@ def _features(
         return None
     targets, _ = slot_targets(compiled, [literals], [(True,) * len(literals)])
     filled = [*zip(range(len(targets)), targets, compiled.k_max, strict=True)]
-    filled += [(item.place, item.values, item.k_max) for item in items]
-    for place, ids, budget in filled:
+    filled += [(item.attribute_index, item.values, item.k_max) for item in items]
+    for attribute_index, ids, budget in filled:
         ended = len(ids) < budget or ids[-1] in compiled.stop.eos_ids
         if not ended and not compiled.decode_slot(ids)[1]:
-            of = compiled.attributes[place].label if len(targets) > 1 else "the output"
+            of = compiled.attributes[attribute_index].label if len(targets) > 1 else "the output"
             note = "values exceed their budget (k_max) and are learnt in part"
             notes[note].append(f"{example.name}: {of}")
     instruction = len(prompt.instruction)

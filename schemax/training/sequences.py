@@ -51,12 +51,12 @@ class TrainingSequence:
 class ItemTarget:
     """The slot of an item of a list, or of a leaf of an item, with its value.
 
-    place: of the list among the attributes.
+    attribute_index: of the list.
     key, values: token ids.
     k_max: the slot's budget.
     """
 
-    place: int
+    attribute_index: int
     key: Ids
     values: Ids
     k_max: int
@@ -94,7 +94,7 @@ def training_sequence(
         # The document's first key begins right behind the opening.
         start = int(plan.last_position[first]) - len(prompt.keys[j][0]) + 1
         ids = [*item.key, *item.values[:-1]]
-        is_learnt = learnt is None or np.all(learnt[first + item.place])
+        is_learnt = learnt is None or np.all(learnt[first + item.attribute_index])
         wanted = list(item.values) if is_learnt else [IGNORE] * len(item.values)
         added = {
             "input_ids": ids,
@@ -196,7 +196,7 @@ def item_target(compiled: CompiledSchema, slot: KnownSlot) -> ItemTarget:
     """Returns the target of an item's slot."""
     text = slot.raw + _behind_branch(compiled, slot.attribute.labels)
     values = value_ids(text, compiled, slot.k_max)
-    return ItemTarget(slot.place, slot.key, values, slot.k_max)
+    return ItemTarget(slot.attribute_index, slot.key, values, slot.k_max)
 
 
 def _whole_output(

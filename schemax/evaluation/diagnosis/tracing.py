@@ -160,9 +160,9 @@ class Tracer:
         codec = self._compiled.codec
         # The first token holds the end of the key if the tokenizer merges key and value.
         is_first = self._slots and not step.path and step.start == 0
-        ids = (*(self._slots[step.place].begun if is_first else ()), *step.ids)
+        ids = (*(self._slots[step.slot_index].begun if is_first else ()), *step.ids)
         return TracedStep(
-            ".".join(name for name in step.path if name != AGAIN) or self._names[step.place],
+            ".".join(name for name in step.path if name != AGAIN) or self._names[step.slot_index],
             _text(codec, ids),
             ids,
             exp(step.logprob),

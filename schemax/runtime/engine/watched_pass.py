@@ -53,7 +53,7 @@ class Written:
         self, done: Callable[[Watcher], Mapping[int, SlotOutput]], failed: Container[Any] = ()
     ) -> None:
         """Tells every watcher but the `failed` the steps of the pass. done: outputs of done slots,
-        by place."""
+        by slot index."""
         table, slots = self._table, self._slots
         steps: dict[Watcher, list[SlotStep]] = {watcher: [] for watcher, _ in self._watched}
         counts = dict.fromkeys(steps, 0)
@@ -66,7 +66,7 @@ class Written:
                 continue
             ids = tuple(table.written[slot, starts[row] : ends[row]].tolist())
             told = starts[row], ids, firsts[row], rivals
-            steps[watcher].append(SlotStep(named.place, named.path, named.role, *told))
+            steps[watcher].append(SlotStep(named.slot_index, named.path, named.role, *told))
         for watcher, own_steps in steps.items():
             if watcher not in failed:
                 watcher.saw(own_steps, counts[watcher], done(watcher))
@@ -100,9 +100,9 @@ def watch_pass(scheduler: Scheduler, logits: Tensor) -> Callable[[Iterable[Fille
 
 
 def _done(running: RunningRequest) -> Iterator[tuple[int, SlotOutput]]:
-    """Yields, by place, the outputs of slots that are done, with all slots that followed."""
+    """Yields, by slot index, the outputs of slots that are done, with all slots that followed."""
     if running.request.waves is not None:  # a later wave may ask a slot again
         return
-    for place, slot in enumerate(running.filling.slots):
+    for slot_index, slot in enumerate(running.filling.slots):
         if slot.is_whole:
-            yield place, slot.whole
+            yield slot_index, slot.whole

@@ -27,7 +27,7 @@ class AskedSlot:
     digest, number: keys of random numbers.
     role: see `tokens.Role`.
     shared: the number of the key's ids that its parent has read.
-    place: the place among the request's own slots, also of a slot's free text; -1 for all others.
+    slot_index: among the request's own slots, also of a slot's free text; -1 for all others.
     path: the path of a slot of a later wave, also of its free text.
     answer: given tokens.
     sources: the slot's document, to copy from; () for none.
@@ -42,7 +42,7 @@ class AskedSlot:
     number: int
     role: Role = "first"
     shared: int = 0
-    place: int = -1
+    slot_index: int = -1
     path: tuple[str, ...] = ()
     answer: Ids = ()
     sources: tuple[CopySource, ...] = ()
@@ -52,7 +52,7 @@ class AskedSlot:
     @property
     def is_named(self) -> bool:
         """True if watchers are told the slot's tokens one by one."""
-        return self.place >= 0 or bool(self.path)
+        return self.slot_index >= 0 or bool(self.path)
 
     @property
     def is_whole(self) -> bool:
@@ -111,7 +111,7 @@ class Filling:
             number = child_number(slot.number, len(followed))
             follow_up = self._asked(child, slot.digest, number, slot.sources, left)
             if child.role == "free_text":
-                follow_up.place, follow_up.path = slot.place, slot.path
+                follow_up.slot_index, follow_up.path = slot.slot_index, slot.path
             followed.append(follow_up)
         return followed
 
@@ -172,7 +172,7 @@ def _own_slots(request: Request) -> list[AskedSlot]:
             budgets[n],
             digests[n],
             numbers[n],
-            place=n,
+            slot_index=n,
             answer=request.answers[n] if request.answers else (),
             sources=sources[n : n + 1],
         )

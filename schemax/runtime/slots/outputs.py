@@ -76,7 +76,7 @@ def exceeds(max_position: int, bound: int | None) -> str | None:
 class SlotStep:
     """The tokens that a pass wrote into one of a request's slots.
 
-    place: the slot's place among the request's first slots; -1 for a slot of a later wave.
+    slot_index: among the request's first slots; -1 for a slot of a later wave.
     path: the name of a slot of a later wave; () for other slots.
     role: see `tokens.Role`.
     start: the number of tokens that the slot had written before.
@@ -85,7 +85,7 @@ class SlotStep:
     rivals: (id, probability) of the likeliest tokens, before the grammar rules any out.
     """
 
-    place: int
+    slot_index: int
     path: tuple[str, ...]
     role: Role
     start: int
@@ -101,7 +101,7 @@ class Progress:
     number: counts the passes that had written for the request before. If memory runs out, a request
         begins again, and its number at 0.
     others: counts tokens chosen for items of lists, and for choices not taken.
-    done: outputs, by place, of slots newly done with all slots that followed.
+    done: outputs, by slot index, of slots newly done with all slots that followed.
     """
 
     number: int
@@ -128,7 +128,7 @@ class Watcher:
         self._told.clear()
 
     def saw(self, steps: Sequence[SlotStep], others: int, done: Mapping[int, SlotOutput]) -> None:
-        fresh = {place: output for place, output in done.items() if place not in self._told}
+        fresh = {index: output for index, output in done.items() if index not in self._told}
         self._told.update(fresh)
         self.tell(Progress(self._number, tuple(steps), others, fresh))
         self._number += 1
