@@ -27,7 +27,7 @@ from recipes.servers import llama_server, vllm_settings
 from schemax import DecodingConfig, Extractor
 from schemax.config import PRESETS
 from schemax.evaluation.examples import shown_record
-from schemax.evaluation.scores import labelled, score_predictions
+from schemax.evaluation.scores import labelled_texts, score_predictions
 from schemax.runtime.slots.requests import new_request
 
 _MOST_TOKENS = 200  # of an output
@@ -212,7 +212,7 @@ def f1_of(work: Work, texts: Sequence[str]) -> float:
 
 def _f1(work: Work, values: Sequence[Mapping[str, Any]]) -> float:
     products = work.products[: len(values)]
-    return score_predictions(products, labelled(products, values, work.schemas)).protocol.f1
+    return score_predictions(products, labelled_texts(products, values, work.schemas)).protocol.f1
 
 
 def _values(text: str) -> dict[str, Any]:

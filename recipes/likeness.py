@@ -22,9 +22,9 @@ from rapidfuzz import fuzz, process
 from schemax.attributes import compile_attributes
 from schemax.attributes.examples import FewShotExample
 from schemax.config import resolve_decoding
-from schemax.evaluation.examples import Example, canonical, read_examples
+from schemax.evaluation.examples import Example, canonical_value, read_examples
 from schemax.evaluation.labelled_schemas import annotated_schemas
-from schemax.evaluation.scores import Scores, f1_interval, labelled, score_predictions
+from schemax.evaluation.scores import Scores, f1_interval, labelled_texts, score_predictions
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.labels import labelled_instance
 from schemax.extraction.stated import titles_of
@@ -45,7 +45,7 @@ def alike(pool: Sequence[Example], document: Example, count: int) -> list[int]:
 def same(pool: Sequence[Example], document: Example, count: int, names: Sequence[str]) -> list[int]:
     """Returns the labelled documents of a document's category that cover most."""
     rows = [row for row, example in enumerate(pool) if example.category == document.category]
-    labels = {row: {k: canonical(v) for k, v in pool[row].attributes.items()} for row in rows}
+    labels = {row: {k: canonical_value(v) for k, v in pool[row].attributes.items()} for row in rows}
     return coverage_order(rows, labels, names)[:count]
 
 
@@ -76,7 +76,7 @@ def read(
     items = sorted(stream, key=lambda item: item.index)
     seconds = (time.perf_counter() - started) / len(documents)
     values = [{name: one.value for name, one in item.fields.items()} for item in items]
-    return score_predictions(documents, labelled(documents, values, schemas)), seconds
+    return score_predictions(documents, labelled_texts(documents, values, schemas)), seconds
 
 
 def main() -> None:
@@ -94,7 +94,7 @@ def main() -> None:
 
     def shot(row: int) -> FewShotExample:
         one = pool[row]
-        stated: dict[str, Any] = {k: canonical(v) for k, v in one.attributes.items()}
+        stated: dict[str, Any] = {k: canonical_value(v) for k, v in one.attributes.items()}
         instance = labelled_instance(f"#{row + 1}", one.category, stated, schemas[one.category])
         return one.text, instance
 

@@ -24,7 +24,7 @@ from schemax import DecodingConfig, Extractor
 from schemax.attributes import compile_attributes
 from schemax.evaluation.examples import Example, accepted, read_examples, shown_record
 from schemax.evaluation.labelled_schemas import annotated_schemas
-from schemax.evaluation.scores import labelled
+from schemax.evaluation.scores import labelled_texts
 from schemax.extraction.stated import titles_of
 
 Rows = list[dict[str, str | None]]
@@ -46,7 +46,7 @@ class Work:
         asked: Any = {"category": "category", "format": self.format, "examples": self.examples}
         for item in extractor.stream(records, self.schemas, **asked):
             values[item.index] = {name: field.value for name, field in item.fields.items()}
-        return labelled(self.products, values, self.schemas)
+        return labelled_texts(self.products, values, self.schemas)
 
 
 def read_work(labels: Path, limit: int, demonstrations: Path | None, shots: int, form: str) -> Work:

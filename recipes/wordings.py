@@ -29,7 +29,7 @@ from schemax.evaluation.scores import (
     Counts,
     difference_interval,
     f1_of,
-    labelled,
+    labelled_texts,
     score_predictions,
 )
 from schemax.extraction.stated import Label, as_text
@@ -153,7 +153,7 @@ def counts(
     )
     items = sorted(stream, key=lambda item: item.index)
     values = [{name: one.value for name, one in item.fields.items()} for item in items]
-    scores = score_predictions(examples, labelled(examples, values, schemas))
+    scores = score_predictions(examples, labelled_texts(examples, values, schemas))
     return scores.counts(strict=True), sum(item.steps for item in items) / len(items)
 
 

@@ -24,7 +24,7 @@ from schemax.runtime.engine.decode import (
     Model,
     Placed,
     Windows,
-    checked,
+    checked_request,
     decode,
     outputs,
     passes,
@@ -79,7 +79,7 @@ def watched(
     requests: list[Request] = []
     seen: dict[tuple[int, int], Tensor] = {}
     for place, prompt in enumerate(compiled.encode(texts)):
-        request = checked(model, new_request(prompt, compiled.stop, config, place), config)
+        request = checked_request(model, new_request(prompt, compiled.stop, config, place), config)
         assert isinstance(request, Request)
         first = sum(earlier.num_slots for earlier in requests)
 

@@ -15,7 +15,7 @@ from schemax.evaluation.diagnosis.agreement import oracle_logits
 from schemax.runtime.engine.decode import Model
 from schemax.runtime.sampling.draw import draw, largest
 from schemax.runtime.sampling.loops import is_loop
-from schemax.runtime.slots.requests import seeded
+from schemax.runtime.slots.requests import seeded_digest
 from schemax.tokens import DONE, FinishReason, Grammar, PromptIds, SlotOutput, SlotSpec, StopTable
 
 
@@ -93,7 +93,7 @@ def chosen(logits: Tensor, keys: Tensor, step: int, config: DecodingConfig) -> T
     """(S, V) logits -> (S,) tokens. keys: (S, 2) for random numbers, without the seed."""
     if config.temperature == 0:
         return largest(logits)
-    digests = [seeded(digest, config.seed) for digest in keys[:, 0].tolist()]
+    digests = [seeded_digest(digest, config.seed) for digest in keys[:, 0].tolist()]
     keyed = torch.stack([torch.tensor(digests), keys[:, 1]], dim=1)
     settings = (torch.full((len(keys),), one) for one in (config.temperature, config.top_p))
     return draw(logits, keyed, step, *settings)

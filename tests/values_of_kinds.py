@@ -12,7 +12,7 @@ from pydantic import BaseModel, create_model
 from schemax.attributes import attr, compile_attributes
 from schemax.compiler.grammars import output_schema
 from schemax.evaluation.examples import Example
-from schemax.evaluation.scores import labelled
+from schemax.evaluation.scores import labelled_texts
 from schemax.formats import get_format
 from schemax.io.arrow import arrow_schema
 from schemax.results import Extraction, SlotText, build
@@ -48,7 +48,10 @@ def check_kind(annotation: Any, value: Any, text: str, *, kind: str) -> None:
     assert arrow_schema(schema).field("value").type == pyarrow.string()
     assert output_schema([attribute])["properties"]["value"]["type"] == "string"
     example = Example("Item", "", {"value": text})
-    assert labelled([example], [{"value": value}], {"Item": schema})[0]["value"] in (text, value)
+    assert labelled_texts([example], [{"value": value}], {"Item": schema})[0]["value"] in (
+        text,
+        value,
+    )
 
 
 def check_literals(annotation: Any, grammar: str, name: str) -> None:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schemax.evaluation.examples import Example, canonical
+from schemax.evaluation.examples import Example, canonical_value
 
 # An attribute is open (any word may be its value) if more than this share of values occurs once.
 _OPEN_SHARE = 0.4
@@ -108,7 +108,7 @@ def _is_open(values: Sequence[str]) -> bool:
 
 
 def _stated(title: Example) -> list[tuple[str, str]]:
-    values = ((name, canonical(label)) for name, label in title.attributes.items())
+    values = ((name, canonical_value(label)) for name, label in title.attributes.items())
     return [(name, value) for name, value in values if value is not None]
 
 

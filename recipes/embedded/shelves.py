@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from recipes.embedded.listings import Category, Kind
-from schemax.evaluation.examples import Example, canonical
+from schemax.evaluation.examples import Example, canonical_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def document_of(example: Example, kinds: Mapping[str, Kind] = MappingProxyType({
         if kind == "list" and isinstance(label, tuple):
             values[name] = tuple(map(str, label))
             continue
-        text = (canonical(label) or "").strip()
+        text = (canonical_value(label) or "").strip()
         if kind == "boolean":
             values[name] = text == "yes"
         elif kind == "choice":

@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from schemax.compiler import TextCodec
-from schemax.evaluation.examples import Example, canonical
+from schemax.evaluation.examples import Example, canonical_value
 from schemax.formats import get_format
 
 EOS = "<|endoftext|>"
@@ -53,7 +53,7 @@ def train_tokenizer(
     )
     corpus = [title.text for title in titles] * 2 + [
         "".join(
-            format.key((name,), None) + format.escape(canonical(label)) + format.delimiter
+            format.key((name,), None) + format.escape(canonical_value(label)) + format.delimiter
             for name, label in [*title.attributes.items(), ("Size", None)]
         )
         for format in map(get_format, ("json", "yaml", "xml"))

@@ -23,7 +23,7 @@ import torch
 from schemax.config import resolve_decoding
 from schemax.evaluation.examples import Example, read_examples, shown_record
 from schemax.evaluation.labelled_schemas import annotated_schemas
-from schemax.evaluation.scores import Scores, f1_interval, labelled, score_predictions
+from schemax.evaluation.scores import Scores, f1_interval, labelled_texts, score_predictions
 from schemax.extraction.extractor import Extractor
 from schemax.runtime.models.packed import unpack
 
@@ -70,7 +70,7 @@ def compare(
         )
         items = sorted(stream, key=lambda item: item.index)
         values = [{key: field.value for key, field in item.fields.items()} for item in items]
-        return list(labelled(part, values, schemas))
+        return list(labelled_texts(part, values, schemas))
 
     for name in extractors:  # warm-up: reads instructions, sets up kernels
         read(name, examples[:_PART])

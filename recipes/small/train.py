@@ -23,7 +23,7 @@ from schemax.compiler.prompt import load_template
 from schemax.config import DecodingConfig
 from schemax.runtime.models.pointwise import compile_layers
 from schemax.training.models import TrainableModel
-from schemax.training.schedule import padded
+from schemax.training.schedule import padded_length
 from schemax.training.sequences import TrainingSequence, collate
 
 ADAPTER = "adapter"
@@ -113,7 +113,7 @@ class Run(TimedRun):
             group["lr"] = self.rate_now()
         self._model.train()
         # Few different lengths, since oneDNN keeps kernels for each length.
-        longest = padded(max(map(len, sequences)))
+        longest = padded_length(max(map(len, sequences)))
         input_ids, tokens, labels = collate(sequences, pad_id, longest)
         info = {
             name: getattr(tokens, name) for name in ("position_ids", "document", "slot", "step")

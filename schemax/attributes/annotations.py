@@ -83,7 +83,7 @@ def _union_of(members: Sequence[Member]) -> FieldType:
         )
     if not any(field_type.models or field_type.is_list for field_type in types):
         return _scalar(types)
-    return _one_or_several(members) or _mixed(members)
+    return _one_or_several(members) or _mixed_union(members)
 
 
 def _scalar(types: Sequence[FieldType]) -> FieldType:
@@ -129,7 +129,7 @@ def _one_or_several(members: Sequence[Member]) -> FieldType | None:
     )
 
 
-def _mixed(members: Sequence[Member]) -> FieldType:
+def _mixed_union(members: Sequence[Member]) -> FieldType:
     """The type of models with one `ValueOf` for all scalars, and one for each list and dict."""
 
     def is_scalar(field_type: FieldType) -> bool:
@@ -166,7 +166,7 @@ _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 
 
 def field_type_of(annotation: Any) -> FieldType:
-    bare, metadata = _unwrapped(annotation)
+    bare, metadata = _annotation_and_metadata(annotation)
     field_type = _bare_type(annotation, bare)
     if not metadata:
         return field_type
@@ -216,7 +216,7 @@ def kind_by_name(bare: Any) -> Kind | None:
     return _KINDS.get(f"{getattr(bare, '__module__', '')}.{getattr(bare, '__qualname__', '')}")
 
 
-def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
+def _annotation_and_metadata(annotation: Any) -> tuple[Any, list[Any]]:
     """The annotation without `Annotated`, `NewType` and aliases, and the metadata."""
     metadata: list[Any] = []
     while True:
@@ -232,7 +232,7 @@ def _unwrapped(annotation: Any) -> tuple[Any, list[Any]]:
 
 
 def allows_none(annotation: Any) -> bool:
-    bare, _ = _unwrapped(annotation)
+    bare, _ = _annotation_and_metadata(annotation)
     if get_origin(bare) in (typing.Union, types.UnionType):
         return any(allows_none(member) for member in get_args(bare))
     return bare is types.NoneType or (get_origin(bare) is Literal and None in get_args(bare))

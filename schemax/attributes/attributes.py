@@ -26,7 +26,7 @@ from schemax.attributes.classes import (
     is_judged_by_class,
     own_settings,
 )
-from schemax.attributes.discriminator import discriminator_of, folded, with_discriminator
+from schemax.attributes.discriminator import discriminator_of, folded_label, with_discriminator
 from schemax.attributes.field_type import FieldPath, FieldType, UnsupportedType
 from schemax.attributes.settings import (
     after_of,
@@ -61,7 +61,7 @@ def compile_attributes(model: type[Any]) -> tuple[Attribute, ...]:
     try:
         complete(model)
     except BROKEN as error:
-        raise _broken(error, outer) from error
+        raise _error_of_broken_class(error, outer) from error
     return attributes
 
 
@@ -123,7 +123,7 @@ def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
         path = (*outer.path, name)
         try:
             label = label_of(name, field)
-            if (twin := shown.setdefault(folded(label), name)) != name:
+            if (twin := shown.setdefault(folded_label(label), name)) != name:
                 raise UnsupportedType(
                     f"shows the model the same name as {twin!r} ({label!r}); "
                     "give one of them another title"
@@ -167,7 +167,7 @@ def _leaves(model: type[Any], outer: _Outer) -> Iterator[Attribute]:
         yield from kinds
 
 
-def _broken(error: Exception, outer: _Outer) -> SchemaError:
+def _error_of_broken_class(error: Exception, outer: _Outer) -> SchemaError:
     fields, reason = broken_at(error)
     return SchemaError(outer.root, ".".join((*outer.path, *fields)) or None, reason)
 
@@ -278,7 +278,7 @@ def _with_after(leaves: tuple[Attribute, ...], outer: _Outer) -> tuple[Attribute
     named |= {leaf.path: leaf.after for leaf in leaves}
     while True:
         try:
-            after = dict(zip(named, resolved([*named], [*named.values()]), strict=True))
+            after = dict(zip(named, dependencies_of([*named], [*named.values()]), strict=True))
         except UnsupportedType as error:
             _refuse(SchemaError(outer.root, ".".join(error.path), str(error)), outer)
             named[error.path] = ()
@@ -292,7 +292,7 @@ def _fields_of(model: type[Any], outer: _Outer) -> dict[str, FieldInfo]:
         fields = asked_fields(model)
         hidden = {name: field for name, field in fields_of(model).items() if name not in fields}
     except BROKEN as error:
-        _refuse(_broken(error, outer), outer)
+        _refuse(_error_of_broken_class(error, outer), outer)
         return {}
     for name, field in hidden.items():
         if field.is_required():
@@ -305,7 +305,7 @@ def _fields_of(model: type[Any], outer: _Outer) -> dict[str, FieldInfo]:
     return fields
 
 
-def resolved(
+def dependencies_of(
     paths: Sequence[FieldPath], named: Sequence[Sequence[FieldPath]]
 ) -> list[tuple[FieldPath, ...]]:
     """(N,) the leaves that each leaf depends on, in order; leaves of its own group come last.
@@ -329,7 +329,7 @@ def resolved(
         # The order of the declaration, but leaves of the leaf's own group come last, so that the
         # group stays in one piece: the more groups enclose both leaves, the later.
         in_order = filter(leaves.__contains__, paths)
-        dependencies.append(tuple(sorted(in_order, key=lambda leaf: _shared(leaf, path))))
+        dependencies.append(tuple(sorted(in_order, key=lambda leaf: _shared_groups(leaf, path))))
     waves_of(paths, dependencies)
     return dependencies
 
@@ -352,7 +352,7 @@ def waves_of(paths: Sequence[FieldPath], after: Sequence[Sequence[FieldPath]]) -
     return [waves[path] for path in paths]
 
 
-def _shared(first: FieldPath, second: FieldPath) -> int:
+def _shared_groups(first: FieldPath, second: FieldPath) -> int:
     """The number of groups that enclose both leaves."""
     pairs = zip(first[:-1], second[:-1], strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -11,7 +11,7 @@ from schemax.attributes.annotations import annotation_of, field_type_of, is_bare
 from schemax.attributes.attribute import Attribute
 from schemax.attributes.classes import asked_fields, fields_of, is_instance, is_typed_dict, value_in
 from schemax.attributes.field_type import UnsupportedType
-from schemax.attributes.settings import spaced, words_of
+from schemax.attributes.settings import words_in, words_of
 
 MOST_MODELS = 100
 """The most models of a union. The fields of all models are read at once."""
@@ -69,14 +69,16 @@ def discriminator_of(models: Sequence[type[Any]]) -> Discriminator:
         )
     classes = [model for model in models if not is_bare(model)]
     fields = [asked_fields(model) for model in classes]
-    names_of_fields = {folded(name) for own in fields for name in own}
-    names_of_fields |= {folded(own[name].title or spaced(name)) for own in fields for name in own}
+    names_of_fields = {folded_label(name) for own in fields for name in own}
+    names_of_fields |= {
+        folded_label(own[name].title or words_in(name)) for own in fields for name in own
+    }
     bare = [(_bare_name(model, names_of_fields), model) for model in models if is_bare(model)]
     for name, first in (fields[0] if len(fields) > 1 else {}).items():
         if choices := list(_choices(name, classes)):
             choices += ((text, text, model) for text, model in bare)
             texts, values, owners = zip(*choices, strict=True)
-            label = first.title or spaced(name)
+            label = first.title or words_in(name)
             return Discriminator(name, True, label, first.description, texts, values, owners)
     if len(classes) > 1 and any(map(is_typed_dict, classes)):
         raise UnsupportedType(
@@ -128,11 +130,11 @@ def with_discriminator(
         for leaf in () if is_bare(model) else own:
             if leaf.path[depth] != discriminator.name or not discriminator.is_field:
                 leaves_of.setdefault(leaf.path[depth], {}).setdefault(model, []).append(leaf)
-    shown = {folded(discriminator.label): discriminator.name}
+    shown = {folded_label(discriminator.label): discriminator.name}
     forms = {
         name: forms
         for name, forms in leaves_of.items()
-        if shown.setdefault(folded(next(iter(forms.values()))[0].labels[depth]), name) != name
+        if shown.setdefault(folded_label(next(iter(forms.values()))[0].labels[depth]), name) != name
         or any(form != next(iter(forms.values())) for form in forms.values())
     }
     tags = {model: MemberName(discriminator.text_of(model)) for model in leaves}
@@ -176,7 +178,7 @@ def _only(leaf: Attribute, discriminator: Discriminator, models: Sequence[type[A
     return replace(leaf, description=description, omittable=True)
 
 
-def folded(label: str) -> str:
+def folded_label(label: str) -> str:
     """A key that labels share if they look the same to the model."""
     return " ".join(label.split()).casefold()
 

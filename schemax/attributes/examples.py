@@ -158,7 +158,7 @@ def _instance_of(values: Any, schema: type[Any]) -> Any:
 
 def leaf_value(attribute: Attribute, instance: Any) -> Any:
     """The value of a leaf of an instance as formats write it; see `plain_value`."""
-    value = _stated(instance, attribute.path[: len(attribute.path) - attribute.is_discriminator])
+    value = _value_at(instance, attribute.path[: len(attribute.path) - attribute.is_discriminator])
     if attribute.is_discriminator:
         choice = None if value is None else choice_of(value, attribute)
         return _scalar(attribute, choice)
@@ -187,7 +187,7 @@ def plain_value(attribute: Attribute, value: Any) -> Any:
     return items or None  # no items are null: the document states none
 
 
-def _stated(instance: Any, path: Sequence[str]) -> Any:
+def _value_at(instance: Any, path: Sequence[str]) -> Any:
     """The value at a path; None for a field left to its default, since null stands for defaults."""
     node: Any = instance
     for name in path:

@@ -39,7 +39,7 @@ class TooMuch(Exception):
     """An instance that cannot be validated within bounds; the message names the bound."""
 
 
-def _bounded(kind: Any) -> Any:
+def _bounded_validator(kind: Any) -> Any:
     """The validator class `kind`, of a draft of the standard, with bounded effort."""
     import attrs
     from jsonschema.validators import extend
@@ -53,7 +53,7 @@ def _bounded(kind: Any) -> Any:
     own |= {"multipleOf": _multiple_of, "enum": enum}
     words = {**kind.VALIDATORS, **{word: own[word] for word in own if word in kind.VALIDATORS}}
     for word in words.keys() & {"$ref", "$dynamicRef", "$recursiveRef"}:
-        words[word] = _following(words[word])
+        words[word] = _bounded_reference(words[word])
     validator = extend(kind, {word: _in_time(judge) for word, judge in words.items()})
     # jsonschema's own `evolve` validates a part with a `$schema` without bounds.
     validator.evolve = attrs.evolve
@@ -83,7 +83,7 @@ def _in_time(judge: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
     return judged
 
 
-def _following(follow: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+def _bounded_reference(follow: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
     """Wraps the keyword of a reference, bounded in depth.
 
     Only this bound ends cycles: if Python runs out of stack, extension modules panic.
@@ -186,7 +186,7 @@ class Checks:
                 reason = "unevaluatedProperties in a document with patternProperties"
                 raise document.error((), f"{reason} is not supported; use additionalProperties")
             _check_references(document)
-        self._validator = _bounded(kind)(
+        self._validator = _bounded_validator(kind)(
             document.root,
             registry=Registry().with_resource(document.uri, document.resource),
             format_checker=kind.FORMAT_CHECKER,
@@ -201,7 +201,7 @@ class Checks:
         """The first fault of a JSON value, or None. Formats are skipped: they only describe."""
         try:
             for error in self._errors(value):
-                is_skipped = error.validator == "required" and not _asked(error)
+                is_skipped = error.validator == "required" and not _is_asked(error)
                 if error.validator != "format" and not is_skipped:
                     return clipped(f"{error.json_path}: {error.message}")
         except (TooMuch, ValueError) as reason:
@@ -214,7 +214,7 @@ class Checks:
             return
         try:
             as_json = instance.model_dump(mode="json", by_alias=False, warnings=False)
-            shown = _stated(instance, as_json)
+            shown = _stated_json(instance, as_json)
         except Exception:  # the base class's serializer fails: the writer of rows reports it
             return
         try:
@@ -225,7 +225,7 @@ class Checks:
         for error in errors:
             if error.validator != "format" and _BEYOND.isdisjoint(error.absolute_schema_path):
                 continue
-            for missing in _missing(error):
+            for missing in _missing_paths(error):
                 path = [*error.absolute_path, *missing]
                 yield _names(instance, path), clipped(error.message)
 
@@ -310,19 +310,19 @@ def _check_references(document: SchemaDocument) -> None:
     size_of(document.root, False, 0)
 
 
-def _stated(value: Any, shown: Any) -> Any:
+def _stated_json(value: Any, shown: Any) -> Any:
     """A value as JSON without nulls of absent properties."""
     if isinstance(value, RootModel):
-        return _stated(value.root, shown)
+        return _stated_json(value.root, shown)
     if isinstance(value, (list, tuple)) and isinstance(shown, list) and len(value) == len(shown):
-        return [_stated(*pair) for pair in zip(value, shown, strict=True)]
+        return [_stated_json(*pair) for pair in zip(value, shown, strict=True)]
     if isinstance(value, dict) and isinstance(shown, dict) and len(value) == len(shown):
         pairs = zip(value.values(), shown.items(), strict=True)
-        return {key: _stated(item, plain) for item, (key, plain) in pairs}
+        return {key: _stated_json(item, plain) for item, (key, plain) in pairs}
     if not isinstance(value, BaseModel) or not isinstance(shown, dict):
         return shown
     return {
-        key: _stated(getattr(value, name), shown[name])
+        key: _stated_json(getattr(value, name), shown[name])
         for name, (key, required) in json_properties(type(value)).items()
         if name in shown and (required or shown[name] is not None)
     }
@@ -334,10 +334,10 @@ def json_properties(schema: type[BaseModel]) -> Mapping[str, tuple[str, bool]]:
     return properties
 
 
-def _asked(error: Any) -> bool:
+def _is_asked(error: Any) -> bool:
     """False if all missing properties of an error are skipped, and so never read."""
     properties = error.schema.get("properties", {})
-    missing = (key for (key,) in filter(None, _missing(error)))
+    missing = (key for (key,) in filter(None, _missing_paths(error)))
     return not all(
         isinstance(properties.get(key), Mapping) and properties[key].get("skip") is True
         for key in missing
@@ -359,7 +359,7 @@ def _names(instance: Any, path: Iterable[str | int]) -> tuple[str | int, ...]:
     return tuple(place)
 
 
-def _missing(error: Any) -> list[tuple[str, ...]]:
+def _missing_paths(error: Any) -> list[tuple[str, ...]]:
     """The paths to the missing properties of an error; [()], its own place, for other errors."""
     there, wanted = error.instance, error.validator_value
     if error.validator == "required":

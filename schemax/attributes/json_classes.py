@@ -165,13 +165,13 @@ class Untitled(GenerateJsonSchema):
         return document
 
     def dataclass_schema(self, schema: DataclassSchema) -> dict[str, Any]:
-        return marked(super().dataclass_schema(schema), schema["cls"])
+        return with_skip_marks(super().dataclass_schema(schema), schema["cls"])
 
     def model_schema(self, schema: ModelSchema) -> dict[str, Any]:
-        return marked(super().model_schema(schema), schema["cls"])
+        return with_skip_marks(super().model_schema(schema), schema["cls"])
 
 
-def marked(document: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
+def with_skip_marks(document: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
     """Marks the properties that are not read from documents with `skip`."""
     read, properties = asked_fields(kind), document.get("properties", {})
     for name, field in fields_of(kind).items():

@@ -188,7 +188,7 @@ def with_absolute_references(node: Any, base: str = "") -> Any:
     copy: dict[Any, Any] = {}
     for key, value in node.items():
         if key == "$ref" and isinstance(value, str):
-            copy[key] = _joined(base, value)
+            copy[key] = _joined_address(base, value)
         else:
             copy[key] = value if key in DATA else with_absolute_references(value, base)
     return copy
@@ -246,7 +246,7 @@ def _base_of(node: Node, base: str) -> str:
     return urldefrag(urljoin(base, own))[0] if isinstance(own, str) else base
 
 
-def _joined(base: str, ref: str) -> str:
+def _joined_address(base: str, ref: str) -> str:
     """Joins addresses as `urljoin` does, also for bases such as "urn:example:tv"."""
     if ref.startswith("#"):
         return base + ref.rstrip("#") if ref != "#" else base + "#"

@@ -47,7 +47,7 @@ from schemax.attributes.json_values import (
     text_type,
     union_of,
 )
-from schemax.attributes.settings import Distinct, attr, spaced, words_of
+from schemax.attributes.settings import Distinct, attr, words_in, words_of
 from schemax.base.messages import clipped
 from schemax.errors import SchemaError
 
@@ -198,7 +198,7 @@ class Builder:
         title = child.get("title")
         if title is not None and not isinstance(title, str):
             raise self._error(path, "title must be text")
-        if invented and title == key.title().replace("_", " ").strip() != spaced(key):
+        if invented and title == key.title().replace("_", " ").strip() != words_in(key):
             title = None
         options: dict[str, Any] = {"title": title}
         if name != key:
@@ -277,14 +277,14 @@ class Builder:
         own = node.get("properties")
         if not own or not isinstance(branches, list):
             return False
-        properties = [self._resolved(part, path).get("properties") for part in branches]
+        properties = [self._resolved_node(part, path).get("properties") for part in branches]
         # Alternatives name properties of their own; conditions name properties of the node.
         named = [
             isinstance(names, Mapping) and not names.keys() <= own.keys() for names in properties
         ]
         return None in properties or not any(named)
 
-    def _resolved(self, part: Any, path: KeyPath) -> Node:
+    def _resolved_node(self, part: Any, path: KeyPath) -> Node:
         if not isinstance(part, Mapping):
             return {}
         return self._document.target(part["$ref"], path) if "$ref" in part else part
@@ -401,14 +401,14 @@ class Builder:
         outer = {key: node[key] for key in (*CONSTRAINTS, "type") if key in node}
         if node.get("properties"):  # shared by all alternatives, which are objects
             outer |= {key: node[key] for key in ("properties", "required") if key in node}
-            branches = [self._resolved(part, path) for part in branches]
+            branches = [self._resolved_node(part, path) for part in branches]
         parts = [merged(outer, part) if isinstance(part, Mapping) else part for part in branches]
         values = [part for part in parts if part != {**outer, "type": "null"}]
         if is_decimal(values, "$schema" in self._document.root):
             number = next(part for part in values if part["type"] == "number")
             decimal = constrained(self._document, Decimal, number, NUMERIC, path)
             return decimal if len(values) == len(parts) else union_of((decimal, None))
-        objects = sum("properties" in self._resolved(part, path) for part in values)
+        objects = sum("properties" in self._resolved_node(part, path) for part in values)
         if len(values) == 1:
             return union_of(tuple(self._type(part, path) for part in parts))
         return union_of(tuple(self._kind(part, path, objects == 1) for part in parts))

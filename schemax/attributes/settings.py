@@ -175,7 +175,7 @@ def words_of(name: str) -> str:
     return " ".join(_BETWEEN_WORDS.sub(" ", name).replace("_", " ").split()).lower()
 
 
-def spaced(name: str) -> str:
+def words_in(name: str) -> str:
     """The words of a field's name as shown: "screen_size", "screenSize" -> "screen size".
 
     Capitals begin words only if the name begins with a lower-case letter.
@@ -217,7 +217,7 @@ MOST_DEPTH = 8
 
 def label_of(name: str, field: FieldInfo) -> str:
     if field.title is None:
-        return spaced(name)
+        return words_in(name)
     if is_unprintable(field.title):
         raise UnsupportedType(
             f"title {field.title!r} must be one line of visible text: the model is shown it"

@@ -36,7 +36,7 @@ def schemas_by_category(
     """
     if source.is_stdin:
         raise InputError("auto reads the input twice, which stdin does not allow: name a file")
-    counts = _counted(replace(source, columns=(key,), shard=Shard()), key)
+    counts = _category_counts(replace(source, columns=(key,), shard=Shard()), key)
     schemas = load_schemas(counts)
     if not schemas:
         content = f"it holds {some_of(map(repr, counts))}" if counts else "it holds none"
@@ -63,7 +63,7 @@ def matches_shown(counts: Counter[str]) -> Iterator[str | Table]:
         yield f"note: {counted(missing, 'row')} of categories without a schema will fail"
 
 
-def _counted(source: InputFiles, key: str) -> Counter[str]:
+def _category_counts(source: InputFiles, key: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     with suppress(InputError):  # for a truncated file, which the run itself reports
         for _, record in islice(source.rows(), _LOOKED_AT):

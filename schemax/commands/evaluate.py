@@ -16,10 +16,10 @@ from schemax.base.terminal import show
 from schemax.commands import options
 from schemax.commands.options import UsageError, argument, numbers_of, plain_warnings, verb
 from schemax.evaluation.cascades import curve_of
-from schemax.evaluation.comparison import compare, corrected
+from schemax.evaluation.comparison import compare, corrected_comparisons
 from schemax.evaluation.evaluate import ALONE, judged, measure_settings, origin_of, setting_of
 from schemax.evaluation.judge import JudgeForm
-from schemax.evaluation.paper_table import Form, summaries, written
+from schemax.evaluation.paper_table import Form, summaries, written_table
 from schemax.evaluation.reliability import check_picture, plot_reliability
 from schemax.evaluation.runs import check_alike, read_run
 from schemax.evaluation.tables import comparison_shown, curve_shown, runs_shown
@@ -143,7 +143,7 @@ def evaluate(args: Args) -> None:
                 judging = same or options.load_extractor(judge, args.device, args.dtype)
             form = args.judge_form
             runs = judged(runs, judging, judge, get_args(JudgeForm) if form == "both" else (form,))
-    comparisons = corrected(
+    comparisons = corrected_comparisons(
         [compare(run.examples, runs[0].predictions, run.predictions) for run in runs[1:]]
     )
     if args.as_json:
@@ -162,7 +162,7 @@ def evaluate(args: Args) -> None:
             rows[-1]["curve"] = [point._asdict() for point in points]
         echo(json.dumps(rows, indent=2))
     elif args.table is not None:
-        echo(written([*summaries(runs, comparisons)], args.table))
+        echo(written_table([*summaries(runs, comparisons)], args.table))
     else:
         setting = "\n".join(dict.fromkeys(map(setting_of, models.values())))
         show(*runs_shown(runs, comparisons, setting, by=args.by))

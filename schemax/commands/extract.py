@@ -319,7 +319,7 @@ def extract(context: typer.Context, args: Args) -> None:
                 retry=None if args.retry_failed is None else Retry.of(args.retry_failed),
                 if_complete=args.if_complete,
                 reuse=args.reuse,
-                command=_named(context),
+                command=_named_options(context),
                 backend=args.actors_for if args.ray else in_process,
                 on_extraction=_reporter(page, on_page),
                 on_resume=None if quiet else _say_resumed,
@@ -356,7 +356,7 @@ def _check(args: Args, keys: list[str] | None) -> None:
         raise UsageError("--csv-formulas requires -o with a .csv or .tsv file")
 
 
-def _named(context: typer.Context) -> dict[str, Any]:
+def _named_options(context: typer.Context) -> dict[str, Any]:
     """Returns the options that the command line named."""
     return {
         name: value

@@ -145,7 +145,7 @@ def train(args: Args) -> None:
             out,
             args.dataset(args.data, "train"),
             settings,
-            lambda: _loaded(args, settings, loading),
+            lambda: _loaded_extractor(args, settings, loading),
             load_teacher,
             decoding=settings.decoding if args.decoding else None,
             labels=args.labels,
@@ -207,7 +207,7 @@ def _check_folder(out: Path, resume: bool) -> None:
         )
 
 
-def _loaded(args: Args, settings: TrainingSettings, device: str) -> tuple[Extractor, str]:
+def _loaded_extractor(args: Args, settings: TrainingSettings, device: str) -> tuple[Extractor, str]:
     """Returns the model and its name."""
     if args.from_scratch is not None:
         from schemax.training.models import new_model

@@ -129,7 +129,7 @@ class TokenGrammar:
         return _lone_spaces(self)
 
     def encode(self, data: bytes) -> tuple[int, ...]:
-        return _encoded(self.codec, data)
+        return _encoded_bytes(self.codec, data)
 
     def text_table(self, stop: StopTable) -> npt.NDArray[np.int8] | None:
         return None if self.form is None else _text_table(self, self.form, stop)
@@ -183,7 +183,7 @@ class _Tokens:
 
 
 @lru_cache(maxsize=4096)
-def _encoded(codec: TextCodec, data: bytes) -> tuple[int, ...]:
+def _encoded_bytes(codec: TextCodec, data: bytes) -> tuple[int, ...]:
     """The tokens of bytes, without an unfinished last character; () if they begin within one."""
     ids = tuple(codec.encode(data.decode("utf-8", "ignore")))
     return ids if data.startswith(codec.decode_bytes(ids)) else ()
@@ -263,11 +263,11 @@ def _text_table(
             if reached not in paths:
                 paths[reached] = (*path, int(np.flatnonzero(row == reached)[0]))
                 waiting.append(reached)
-    return _shared(table.tobytes(), vocab_size)
+    return _shared_table(table.tobytes(), vocab_size)
 
 
 @lru_cache(maxsize=64)
-def _shared(data: bytes, width: int) -> npt.NDArray[np.int8]:
+def _shared_table(data: bytes, width: int) -> npt.NDArray[np.int8]:
     """Returns one table for all slots whose tables are equal, as nearly all are."""
     return np.frombuffer(data, np.int8).reshape(-1, width)
 

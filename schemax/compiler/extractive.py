@@ -106,11 +106,11 @@ def copying_of(
     if not all(way.marker for way in ways) or (is_all and not attribute.is_text):
         return None
     ways.sort(key=lambda way: -len(way.head))
-    return _shared(Copying(tuple(ways), is_all, codec, vocab_size))
+    return _shared_copying(Copying(tuple(ways), is_all, codec, vocab_size))
 
 
 @lru_cache(maxsize=64)
-def _shared(copying: Copying) -> Copying:
+def _shared_copying(copying: Copying) -> Copying:
     """Returns one object for all slots that copy alike, so that they share readers."""
     return copying
 
@@ -362,7 +362,7 @@ class DocumentRuns:
         self.marker, self.never = way.marker, way.never
         self._apart = (0, _SPACE) if way.never is None else (0,)
         self._limits: dict[int, int] = {}
-        self.data, kinds = _written(text, way)
+        self.data, kinds = _written_text(text, way)
         if way.beside:
             start = len(self.data) + len(BREAK)
             self.data += BREAK + way.beside
@@ -435,9 +435,9 @@ class DocumentRuns:
         return (match.start() - 1 for match in matches if self._is_start(match.start() - 1))
 
 
-def _written(text: str, way: Way) -> tuple[bytes, bytes]:
+def _written_text(text: str, way: Way) -> tuple[bytes, bytes]:
     """A text as it is written, and the kind of every byte's character."""
-    special = _special(way.characters)
+    special = _special_characters(way.characters)
     if text.isascii() and not special.search(text):
         data = text.encode()
         return data.replace(b"\n", BREAK), data.translate(_ASCII_KINDS)
@@ -452,7 +452,7 @@ def _written(text: str, way: Way) -> tuple[bytes, bytes]:
     return data.replace(b"\n", BREAK), kinds.tobytes()
 
 
-def _special(characters: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
+def _special_characters(characters: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
     """The pattern that finds escaped characters."""
     if not characters:
         return re.compile(r"(?!)")

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 from schemax.attributes import Attribute
 from schemax.attributes.field_type import LIST_KEYWORDS, limits_of
-from schemax.compiler.patterns import ANY, is_found, is_supported, spelled, writer
+from schemax.compiler.patterns import ANY, is_found, is_supported, spelled_pattern, writer
 from schemax.compiler.terminals import NEVER, all_of, any_of, days, keeps, moments, number
 from schemax.errors import SchemaError
 from schemax.formats import Form, OutputFormat, Spelling, Writable
@@ -253,7 +253,7 @@ class _Value:
             f"{{{fewest},{'' if most is None else most}}}" if (fewest, most) != (0, None) else "*"
         )
         terminals = [_regex(f"{write(ANY)}{times}")]
-        terminals += [_regex(spelled(pattern, write)) for pattern in patterns]
+        terminals += [_regex(spelled_pattern(pattern, write)) for pattern in patterns]
         if form.never:
             terminals.append(f"~{_regex('|'.join(f'(?:{never})' for never in form.never))}")
         return f"{_exactly(form.before)} {all_of(terminals)} {_exactly(form.after)}"

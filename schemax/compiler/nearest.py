@@ -55,12 +55,12 @@ class NearestExamples:
         if place not in self._written:
             example = self.examples[place]
             text = clean_document(example.text, self.fence)
-            self._written[place] = self._encoded(
+            self._written[place] = self._encoded_parts(
                 dict(zip(self.sentinels, (text, example.output), strict=True))
             )
         return self._written[place]
 
-    def _encoded(self, values: dict[str, str]) -> Ids:
+    def _encoded_parts(self, values: dict[str, str]) -> Ids:
         token_ids: list[int] = []
         for place, (is_markup, text) in enumerate(self.parts):
             for sentinel, value in values.items():

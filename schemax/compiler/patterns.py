@@ -33,7 +33,7 @@ class Unsupported(Exception):
     """A part of a pattern that no grammar can express."""
 
 
-def spelled(pattern: str, write: Write) -> str:
+def spelled_pattern(pattern: str, write: Write) -> str:
     """A regular expression for whole texts, as `write` writes them, that the pattern is found in.
 
     Raises Unsupported for constructs beyond sets of texts, such as look-around, for flags and
@@ -54,7 +54,7 @@ def spelled(pattern: str, write: Write) -> str:
 def is_supported(pattern: str) -> bool:
     """True if a grammar can express the pattern, and Rust's `regex` can search for it."""
     try:
-        spelled(pattern, str)
+        spelled_pattern(pattern, str)
         is_found(pattern, "")  # compiles as a whole
     except Unsupported:
         return False
@@ -158,7 +158,7 @@ def _read_sequence(tokens: deque[re.Match[str]]) -> list[_Item]:
             # Greedy and lazy repetitions find the same texts.
             items[-1].repeat = text.removesuffix("?") or text
         elif kind == "set":
-            items.append(_Item(_usual(text)))
+            items.append(_Item(_usual_set(text)))
         else:
             items.append(_Item("^" if kind == "begin" else "$", is_anchor=True))
     return items
@@ -174,7 +174,7 @@ def _sizes(branches: list[list[_Item]]) -> tuple[int, int]:
     return expanded, plain
 
 
-def _usual(characters: str) -> str:
+def _usual_set(characters: str) -> str:
     """A set of characters as a grammar allows it: digits are 0 to 9, not those of all scripts.
 
     A model that may write any digit, but not yet a quote, otherwise ends numbers with foreign
@@ -205,9 +205,9 @@ def _branches(branches: list[list[_Item]], left: _Side, right: _Side, write: Wri
 def _sequence(items: list[_Item], left: _Side, right: _Side, write: Write) -> str:
     first, last = 0, len(items)
     while first < last and items[first].is_anchor and items[first].content == "^":
-        first, left = first + 1, _anchored(left)
+        first, left = first + 1, _anchored_side(left)
     while last > first and items[last - 1].is_anchor and items[last - 1].content == "$":
-        last, right = last - 1, _anchored(right)
+        last, right = last - 1, _anchored_side(right)
     items = items[first:last]
     if not items:
         return f"{write(ANY)}*" if "open" in (left, right) else ""
@@ -236,7 +236,7 @@ def _item(item: _Item, left: _Side, right: _Side, write: Write) -> str:
     return f"{before}{body}{repeat}{after}" if repeat != "{0}" else before or after
 
 
-def _anchored(side: _Side) -> _Side:
+def _anchored_side(side: _Side) -> _Side:
     if side == "inside":
         raise Unsupported("an anchor in the middle")
     return "edge"

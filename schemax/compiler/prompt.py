@@ -168,7 +168,7 @@ def render_prompt(
     compiled = load_template(template)
     variables = {
         "category": category,
-        "attributes": [shown for attribute in attributes for shown in _shown(attribute)],
+        "attributes": [shown for attribute in attributes for shown in _shown_attributes(attribute)],
         "documents": documents,
         "examples": [
             ShownExample(f"{marker}-text{n}\ue001", example.id, f"{marker}-output{n}\ue001")
@@ -330,7 +330,7 @@ def template_source(template: str | Path) -> str:
     )
 
 
-def _shown(attribute: Attribute) -> Iterator[ShownAttribute]:
+def _shown_attributes(attribute: Attribute) -> Iterator[ShownAttribute]:
     """Yields the attribute; for a list in two phases, its count and the attributes of an item."""
     shown = slot_attribute(attribute)
     description = attribute.description
@@ -348,10 +348,10 @@ def _shown(attribute: Attribute) -> Iterator[ShownAttribute]:
         # "colors 1, colors 2, ..."
         numbers = f"1, {attribute.label} 2, ..."
         for leaf in leaves_of_item(attribute, numbers):
-            yield from _shown(leaf)
+            yield from _shown_attributes(leaf)
     else:
         for leaf in attribute.fields:
-            yield from _shown(replace(leaf, labels=(*attribute.labels, *leaf.labels)))
+            yield from _shown_attributes(replace(leaf, labels=(*attribute.labels, *leaf.labels)))
 
 
 def _type_name(attribute: Attribute) -> str:
@@ -424,7 +424,7 @@ def render_chat(codec: TextCodec, messages: Sequence[tuple[str, str]] = ()) -> R
         else "pass a tokenizer without chat_template to prompt it as a base model"
     )
     try:
-        parts = _rendered(codec, roles)
+        parts = _rendered_chat(codec, roles)
     except Exception as error:  # any model's template: whatever it raises names the same remedy
         shown = " messages of " + ", ".join(roles) if messages else " a single user message"
         raise error_type(
@@ -455,20 +455,20 @@ def _before_answer(codec: TextCodec, roles: Sequence[str], suffix: str) -> str |
     suffix: the generation prompt with thinking turned off. It stays if it adds an empty thought.
     """
     try:
-        parts = _rendered(codec, [*roles, "assistant", "user"])
+        parts = _rendered_chat(codec, [*roles, "assistant", "user"])
         place = 2 * parts[1::2].index(str(len(roles)))
         before_answer = parts[place]
         if parts[place - 1] != str(len(roles) - 1) or not before_answer:
             return None
         if suffix.startswith(before_answer) and suffix != before_answer:
-            is_off = _rendered(codec, roles, enable_thinking=True)[-1] != suffix
+            is_off = _rendered_chat(codec, roles, enable_thinking=True)[-1] != suffix
             return suffix if is_off else before_answer
     except Exception:  # any model's template
         return None
     return before_answer
 
 
-def _rendered(
+def _rendered_chat(
     codec: TextCodec, roles: Sequence[str], *, enable_thinking: bool = False
 ) -> list[str]:
     """The chat template around messages: its literals and, between these, messages' numbers."""

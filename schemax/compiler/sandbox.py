@@ -110,7 +110,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             optimized=False,
         )
         self._steps = 0
-        self.filters.update({name: self._bounded(f) for name, f in self.filters.items()})
+        self.filters.update({name: self._bounded_function(f) for name, f in self.filters.items()})
         del self.filters["sum"]  # takes the square of the number of lists to add these up
         self.globals["namespace"] = _Namespace
         # Names that chat templates in the wild rely on.
@@ -145,20 +145,20 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def call(self, context: Context, called: Any, /, *args: Any, **kwargs: Any) -> Any:
         owner = getattr(getattr(called, "__wrapped__", called), "__self__", None)
         if isinstance(owner, (str, bytes, int, float, Collection)):
-            called = self._bounded(called, owner)
+            called = self._bounded_function(called, owner)
         self.spend([*args, *kwargs.values()])
         return super().call(context, called, *args, **kwargs)
 
-    def _bounded(self, function: Callable[..., Any], *owner: Any) -> Callable[..., Any]:
+    def _bounded_function(self, function: Callable[..., Any], *owner: Any) -> Callable[..., Any]:
         """A filter or method, counted before it runs, with lists in the place of iterators."""
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            operands = [*owner, *(args := tuple(map(_listed, args))), *kwargs.values()]
+            operands = [*owner, *(args := tuple(map(_as_list, args))), *kwargs.values()]
             if "format" in function.__name__:
                 operands += (n for text in operands if isinstance(text, str) for n in _widths(text))
             self.spend(*operands)
-            return _listed(function(*args, **kwargs))
+            return _as_list(function(*args, **kwargs))
 
         return call
 
@@ -180,7 +180,7 @@ def _widths(text: str) -> list[int]:
     return [int(digits) for digits in re.findall("[0-9]{1,9}", text)]
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return list(value) if isinstance(value, Iterator) else value
 
 

@@ -191,10 +191,10 @@ def key_texts(
 
 def key_behind(lead: Lead, labels: Path, output_format: OutputFormat) -> str:
     """The text of a branch's key, with the keys and values before it."""
-    return _joined((*lead, (labels, "")), output_format)
+    return _joined_keys((*lead, (labels, "")), output_format)
 
 
-def _joined(pairs: Iterable[tuple[Path, str]], output_format: OutputFormat) -> str:
+def _joined_keys(pairs: Iterable[tuple[Path, str]], output_format: OutputFormat) -> str:
     """Keys, by their paths, each with the literal behind it."""
     parts, previous = [], None
     for path, literal in pairs:
@@ -288,7 +288,7 @@ def _typical_values(attribute: Attribute) -> list[str | list[str] | None]:
 # --- whole outputs -------------------------------------------------------------------------------
 
 
-def written(attribute: Attribute, value: Writable | Rows) -> Iterator[tuple[Path, Writable]]:
+def written_values(attribute: Attribute, value: Writable | Rows) -> Iterator[tuple[Path, Writable]]:
     """Yields a value as outputs hold it: the paths of keys, and the value behind each."""
     if not attribute.two_phase:
         yield attribute.labels, value  # type: ignore[misc]  # no rows
@@ -298,7 +298,7 @@ def written(attribute: Attribute, value: Writable | Rows) -> Iterator[tuple[Path
     for number, item in enumerate(items, 1):
         leaves = leaves_of_item(attribute, number)
         for leaf, part in zip(leaves, item if attribute.fields else (item,), strict=True):  # type: ignore[call-overload]
-            yield from written(leaf, part)
+            yield from written_values(leaf, part)
 
 
 def render_values(
@@ -311,13 +311,13 @@ def render_values(
     pairs = [
         (head + labels, output_format.escape(literal))
         for attribute, value in zip(attributes, values, strict=True)
-        for labels, literal in written(attribute, value)
+        for labels, literal in written_values(attribute, value)
     ]
     return _whole(pairs, output_format)
 
 
 def _whole(pairs: Sequence[tuple[Path, str]], output_format: OutputFormat) -> str:
-    inside = _joined(pairs, output_format)
+    inside = _joined_keys(pairs, output_format)
     return output_format.opening() + inside + output_format.closing(pairs[-1][0])
 
 

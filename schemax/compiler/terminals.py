@@ -75,8 +75,8 @@ def number(kind: str, conditions: Iterable[tuple[str, Any]]) -> str:
         shapes = (_decimal(max(NUMBER_DIGITS, widest), limits),) * 2
     # Not -bound, which rounds to 28 digits.
     mirrored = [(_MIRRORED[operator], bound.copy_negate()) for operator, bound in bounds]
-    positive = [shapes[0], *_kept(bounds)]
-    negative = [shapes[1], *_kept(mirrored)]
+    positive = [shapes[0], *_magnitude_terminals(bounds)]
+    negative = [shapes[1], *_magnitude_terminals(mirrored)]
     return any_of([all_of(positive), f'("-" {all_of(negative)})'])
 
 
@@ -130,7 +130,7 @@ def days(conditions: Iterable[tuple[str, Any]]) -> str:
             if digit.isdigit() and digit != "9"
         ]
         at_least = f"/{'|'.join([text, *above])}/"
-        kept.append(_compared(BOUNDS[keyword], at_least, f"/{text}/"))
+        kept.append(_comparison(BOUNDS[keyword], at_least, f"/{text}/"))
     return all_of(kept)
 
 
@@ -140,7 +140,7 @@ def moments(zone: str | None) -> str:
     return f"/{_DATE}T{_TIME}{behind}/"
 
 
-def _kept(bounds: Iterable[tuple[str, Decimal]]) -> Iterator[str]:
+def _magnitude_terminals(bounds: Iterable[tuple[str, Decimal]]) -> Iterator[str]:
     """Yields the bounds of a magnitude, which has no sign, as terminals."""
     for operator, bound in bounds:
         if bound < 0:
@@ -148,10 +148,10 @@ def _kept(bounds: Iterable[tuple[str, Decimal]]) -> Iterator[str]:
                 yield NEVER
             continue
         magnitude = bound.copy_abs()  # a zero may have a sign
-        yield _compared(operator, _at_least(magnitude), _equal(magnitude))
+        yield _comparison(operator, _at_least(magnitude), _equal_terminal(magnitude))
 
 
-def _compared(operator: str, at_least: str, equal: str) -> str:
+def _comparison(operator: str, at_least: str, equal: str) -> str:
     return {
         ">=": at_least,
         ">": f"({at_least} & ~{equal})",
@@ -169,7 +169,7 @@ def _parts(bound: Decimal) -> tuple[str, str]:
     return whole.lstrip("0") or "0", fraction.rstrip("0")
 
 
-def _equal(bound: Decimal) -> str:
+def _equal_terminal(bound: Decimal) -> str:
     whole, fraction = _parts(bound)
     return rf"/{whole}\.{fraction}0*/" if fraction else rf"/{whole}(?:\.0+)?/"
 

@@ -26,7 +26,7 @@ from schemax.compiler.vocabulary import (
     BYTE_TOKEN,
     byte_reader,
     control_tokens,
-    guarded,
+    guarded_tokenizer,
     ids_of,
     unknown_token,
 )
@@ -65,7 +65,7 @@ class TextCodec:
         self._markup = _rebuild(self._spec, added_tokens=self.added_tokens)
         # Added tokens of spaces alone are text: keys are indented with them.
         blanks = [t for t in self.added_tokens if not t["content"].strip() and not t["special"]]
-        data = guarded(self._spec, controls)
+        data = guarded_tokenizer(self._spec, controls)
         steps = {part: _without_prefix(data.get(part)) for part in ("normalizer", "pre_tokenizer")}
         self._data = _rebuild({**data, **steps}, added_tokens=blanks)
         # The ids that the tokenizer itself puts before a text: BOS, or nothing.

@@ -102,7 +102,7 @@ def control_tokens(spec: Mapping[str, Any], named: Iterable[str]) -> dict[str, i
     return {token: ids[token] for token in sorted(controls) if token in ids}
 
 
-def guarded(spec: dict[str, Any], controls: Iterable[str]) -> dict[str, Any]:
+def guarded_tokenizer(spec: dict[str, Any], controls: Iterable[str]) -> dict[str, Any]:
     """The tokenizer with a last pre-tokenizer that cuts the texts of control tokens.
 
     Returns the tokenizer unchanged if its model finds no control token in a text.

@@ -37,7 +37,7 @@ Review: TypeAlias = Callable[[tuple[SlotOutput, ...]], Mapping[Path, str]]
 item's leaf holds the item's number, from 0 on."""
 
 
-def _declared(fields: Fields) -> tuple[Attribute, ...]:
+def _declared_attributes(fields: Fields) -> tuple[Attribute, ...]:
     return tuple(segment.declared for segment in fields.segments)
 
 
@@ -57,7 +57,7 @@ class _Group:
         self.again: dict[int, SlotOutput] = {}
         self.items: dict[int, list[_Group]] = {}
         if around is None:
-            self.attributes = _declared(fields)
+            self.attributes = _declared_attributes(fields)
         else:
             group, n, number = around
             self.attributes = leaves_of_item(group.attributes[n], number + 1)
@@ -158,7 +158,7 @@ class Waves:
     @classmethod
     def of(cls, fields: Fields, compiler: SlotCompiler, keys: tuple[Ids, ...]) -> Waves:
         waves = cls(fields, compiler, keys)
-        extents = waves._extents(fields, _declared(fields), 0)
+        extents = waves._extents(fields, _declared_attributes(fields), 0)
         return replace(waves, extent=max(extents, default=0))
 
     @cached_property
@@ -170,18 +170,18 @@ class Waves:
         return (keys,), tuple(fields.k_max[n] for n in first), specs
 
     def next_wave(self, outputs: tuple[SlotOutput, ...], room: int | None) -> tuple[ChildSlot, ...]:
-        _, slots, refused = self._replayed(outputs)
+        _, slots, refused = self._replay(outputs)
         return tuple(
             self._slot(group, m, refused.get(group.path(m)) if refused else None, room)
             for group, m in slots
         )
 
     def final_outputs(self, outputs: tuple[SlotOutput, ...]) -> tuple[SlotOutput, ...]:
-        return self._replayed(outputs)[0].tree()
+        return self._replay(outputs)[0].tree()
 
     # --- what comes next -------------------------------------------------------------------------
 
-    def _replayed(self, outputs: Sequence[SlotOutput]) -> tuple[_Group, _Slots, Mapping[Path, str]]:
+    def _replay(self, outputs: Sequence[SlotOutput]) -> tuple[_Group, _Slots, Mapping[Path, str]]:
         """Replays outputs: the filled group, the slots to ask for next, the errors of values."""
         root, remaining = _Group(self.fields), iter(outputs)
         slots = list(root.ready())

@@ -32,13 +32,13 @@ from schemax.evaluation.scores import (
     difference_interval,
     extractions_of,
     f1_of,
-    labelled,
+    labelled_texts,
     outcome_of,
     score_predictions,
     values_of,
 )
-from schemax.evaluation.seen import unseen
-from schemax.evaluation.shots import Shots, prompted, shots_for
+from schemax.evaluation.seen import unseen_examples
+from schemax.evaluation.shots import Shots, shots_for, with_prompts
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.familiarity import mean_logprob
 from schemax.extraction.readout import optional_fields
@@ -165,13 +165,13 @@ def entries_of(
                 **asdict(pair),
                 without=outcome_of(examples[pair.product].attributes.get(pair.attribute), None),
                 confidence=None if known is None else known.confidence,
-                probability=_compared(known) if known and optional else None,
+                probability=_compared_probability(known) if known and optional else None,
             )
         )
     return entries
 
 
-def _compared(field: FieldResult) -> float | None:
+def _compared_probability(field: FieldResult) -> float | None:
     """Returns the probability that thresholds are compared with, or None."""
     is_list = isinstance(field.value, list | tuple | set | frozenset)
     if field.probability is None or not is_list:
@@ -358,7 +358,7 @@ def calibrate(
         items = extractions_of(raw, examples, schemas, **settings, format=format)
         logprobs += [logprob for item in items if (logprob := mean_logprob(item)) is not None]
         fields = by_attribute(examples, [item.fields for item in items], schemas)
-        texts = labelled(examples, list(map(values_of, items)), schemas)
+        texts = labelled_texts(examples, list(map(values_of, items)), schemas)
         entries += entries_of(examples, fields, texts)
     fit = replace(fit_calibration(entries, earlier), examples=examples, entries=entries)
     calibration = fit.calibration
@@ -450,10 +450,10 @@ def calibrate_on(
     extractor = load()
     if (decoding or extractor.defaults.decoding).layout == "autoregressive":
         raise InputError("values of the autoregressive layout have no confidence to calibrate")
-    examples = unseen(extractor, examples, data.file)
+    examples = unseen_examples(extractor, examples, data.file)
     schemas, examples = data.prepared(examples, [extractor])
     note_misfits(examples, schemas)
-    extractor = prompted(extractor, schemas, examples, data)
+    extractor = with_prompts(extractor, schemas, examples, data)
     schemas = data.as_shown(schemas, examples, extractor, schema_examples)
     pairs = None
     if shots is not None:

@@ -25,7 +25,7 @@ class Paired:
 
     f1_difference_interval: 95 %, by a paired bootstrap over products.
     mcnemar_p: the p value of McNemar's exact test, two-sided.
-    holm_p: the same, corrected for the number of comparisons (see `corrected`).
+    holm_p: the same, corrected for the number of comparisons (see `corrected_comparisons`).
     """
 
     f1: tuple[float, float]
@@ -72,7 +72,7 @@ def compare(
             raise ValueError(
                 f"the two sets of predictions have different attributes for document {name}"
             )
-        differing.append(sum(_written(before[key]) != _written(after[key]) for key in before))
+        differing.append(sum(_as_written(before[key]) != _as_written(after[key]) for key in before))
     ids = zip(row_ids(examples), differing, strict=True)
     ours, theirs = score_predictions(examples, first), score_predictions(examples, second)
     return Comparison(
@@ -81,8 +81,8 @@ def compare(
         differing_share_interval=share_interval(differing, list(map(len, first))),
         products=len(examples),
         differing_products=tuple(name for name, count in ids if count),
-        protocol=_paired(ours, theirs, strict=False),
-        strict=_paired(ours, theirs, strict=True),
+        protocol=_paired_f1(ours, theirs, strict=False),
+        strict=_paired_f1(ours, theirs, strict=True),
     )
 
 
@@ -101,7 +101,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * tail / (1 << count))
 
 
-def corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
+def corrected_comparisons(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Corrects the p values of several comparisons (Holm, A Simple Sequentially Rejective Multiple
     Test Procedure, 1979), so that one in twenty such sets has any below 0.05 by chance."""
     protocol, strict = (
@@ -127,7 +127,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _paired(first: Scores, second: Scores, *, strict: bool) -> Paired:
+def _paired_f1(first: Scores, second: Scores, *, strict: bool) -> Paired:
     right = [
         (before.outcome in _RIGHT, after.outcome in _RIGHT)
         for before, after in zip(first.pairs, second.pairs, strict=True)
@@ -148,5 +148,5 @@ def _paired(first: Scores, second: Scores, *, strict: bool) -> Paired:
     )
 
 
-def _written(value: str | None) -> str | None:
+def _as_written(value: str | None) -> str | None:
     return None if is_null(value) else value

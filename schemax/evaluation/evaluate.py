@@ -43,9 +43,14 @@ from schemax.evaluation.labelled_schemas import (
     parts_of,
 )
 from schemax.evaluation.runs import EvaluationRun, Judged
-from schemax.evaluation.scores import by_attribute, labelled, score_predictions, values_of
+from schemax.evaluation.scores import (
+    by_attribute,
+    labelled_texts,
+    score_predictions,
+    values_of,
+)
 from schemax.evaluation.seen import note_seen
-from schemax.evaluation.shots import Shots, prompted, shots_for
+from schemax.evaluation.shots import Shots, shots_for, with_prompts
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.stated import titles_of
 from schemax.formats import get_format
@@ -85,7 +90,7 @@ def measure(
     rows = _read(extractor, examples, schema_parts, shots, settings, show_progress=True)
     seconds = time.perf_counter() - started
     items = [item for parts in rows for item in parts]
-    predictions = labelled(examples, [values_of(*parts) for parts in rows], schemas)
+    predictions = labelled_texts(examples, [values_of(*parts) for parts in rows], schemas)
     sure = [
         {name: field.confidence for item in parts for name, field in item.fields.items()}
         for parts in rows
@@ -172,7 +177,7 @@ def run_of_predictions(
         }
         for row in as_declared(rows, schemas)
     ]
-    predictions = labelled(examples, values, schemas)
+    predictions = labelled_texts(examples, values, schemas)
     return EvaluationRun(
         decoding=file.stem,
         examples=examples,
@@ -312,7 +317,8 @@ def measure_settings(
     note_misfits(examples, schemas)
     rivals = [run_of_predictions(file, everything, examples, schemas) for file in predictions]
     extractors = {
-        name: prompted(extractor, schemas, examples, data) for name, extractor in extractors.items()
+        name: with_prompts(extractor, schemas, examples, data)
+        for name, extractor in extractors.items()
     }
     shown = None
     if shots is not None:

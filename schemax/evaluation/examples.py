@@ -40,10 +40,10 @@ class Example:
     @property
     def stated(self) -> dict[str, str | None]:
         """The canonical value of every label, by attribute."""
-        return {name: canonical(label) for name, label in self.attributes.items()}
+        return {name: canonical_value(label) for name, label in self.attributes.items()}
 
 
-def canonical(label: Label) -> str | None:
+def canonical_value(label: Label) -> str | None:
     """Returns the canonical value of a label: its first accepted value, None for null."""
     return label[0] if isinstance(label, tuple) else label
 

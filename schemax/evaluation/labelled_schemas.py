@@ -72,12 +72,12 @@ def read_attributes(path: Path, *, values: bool = True) -> dict[str, type[BaseMo
     if not isinstance(written, dict) or not isinstance(written.get("categories"), dict):
         return None
     return {
-        category: _described(path, category, attributes, values)
+        category: _described_schema(path, category, attributes, values)
         for category, attributes in written["categories"].items()
     }
 
 
-def _described(path: Path, category: str, attributes: Any, values: bool) -> type[BaseModel]:
+def _described_schema(path: Path, category: str, attributes: Any, values: bool) -> type[BaseModel]:
     keys = ("description", "examples") if values else ("description",)
     described = {}
     for attribute in attributes if isinstance(attributes, list) else [None]:

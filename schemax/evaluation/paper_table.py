@@ -63,7 +63,7 @@ def _mean(name: str, scores: Iterable[PairScore]) -> float:
     return float(mean(getattr(score, name) for score in scores))
 
 
-def written(rows: Sequence[Mapping[str, Any]], form: Form) -> str:
+def written_table(rows: Sequence[Mapping[str, Any]], form: Form) -> str:
     """Returns the table. LaTeX requires the package booktabs."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     cells = [columns, *([_cell(row.get(column)) for column in columns] for row in rows)]
@@ -76,7 +76,7 @@ def written(rows: Sequence[Mapping[str, Any]], form: Form) -> str:
             f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in cells
         )
         return "\n".join([head, f"| --- |{' ---: |' * (len(columns) - 1)}", *body])
-    head, *body = (" & ".join(map(_escaped, row)) + r" \\" for row in cells)
+    head, *body = (" & ".join(map(_escaped_cell, row)) + r" \\" for row in cells)
     begin = rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}"
     return "\n".join(
         [begin, r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
@@ -89,7 +89,7 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _escaped(cell: str) -> str:
+def _escaped_cell(cell: str) -> str:
     named = {"\\": "textbackslash", "~": "textasciitilde", "^": "textasciicircum"}
     return _SPECIAL.sub(
         lambda sign: rf"\{named[sign[0]]}{{}}" if sign[0] in named else rf"\{sign[0]}", cell

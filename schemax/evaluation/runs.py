@@ -226,7 +226,7 @@ def read_run(path: Path) -> SavedRun:
 
 
 def _saved_run(item: Any) -> SavedRun:
-    rows = [_saved(row) for row in item["predictions"]]
+    rows = [_saved_row(row) for row in item["predictions"]]
     return SavedRun(
         str(item["decoding"]),
         [example for example, _ in rows],
@@ -253,7 +253,7 @@ def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> No
             )
 
 
-def _saved(row: Any) -> tuple[Example, dict[str, str | None]]:
+def _saved_row(row: Any) -> tuple[Example, dict[str, str | None]]:
     labels = {name: _saved_label(value) for name, value in row["labels"].items()}
     predicted = dict(row["predicted"])
     if not all(value is None or isinstance(value, str) for value in predicted.values()):

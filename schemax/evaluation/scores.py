@@ -129,7 +129,7 @@ def f1_of(counts: Counts) -> npt.NDArray[np.float64]:
 
 def f1_interval(counts: Counts) -> Interval:
     """Returns the interval of F1. counts: (products, 5), as of `Scores.counts`."""
-    return _middle(f1_of(resampled(counts)))
+    return _middle(f1_of(resampled_counts(counts)))
 
 
 def difference_interval(first: Counts, second: Counts) -> Interval:
@@ -137,18 +137,18 @@ def difference_interval(first: Counts, second: Counts) -> Interval:
 
     Each draw has the same products for both, so that products that are hard for both cancel out.
     """
-    drawn = resampled(np.concatenate((first, second), axis=1))
+    drawn = resampled_counts(np.concatenate((first, second), axis=1))
     ours, theirs = drawn[:, : len(OUTCOMES)], drawn[:, len(OUTCOMES) :]
     return _middle(f1_of(theirs) - f1_of(ours))
 
 
 def share_interval(parts: Sequence[int], wholes: Sequence[int]) -> Interval:
     """Returns the interval of sum(parts) / sum(wholes), both counted by product."""
-    drawn = resampled(np.stack((parts, wholes), axis=1).astype(np.int64))
+    drawn = resampled_counts(np.stack((parts, wholes), axis=1).astype(np.int64))
     return _middle(drawn[:, 0] / np.maximum(1, drawn[:, 1]))
 
 
-def resampled(counts: Counts) -> Counts:
+def resampled_counts(counts: Counts) -> Counts:
     """(products, columns) -> (RESAMPLES, columns): sums over products drawn with replacement."""
     # Drawing distinct rows by their shares equals drawing products, and is cheap.
     distinct, sizes = np.unique(counts, axis=0, return_counts=True)
@@ -231,7 +231,7 @@ class Scores:
         return count_by_product(((pair.product, pair.outcome) for pair in kept), self.products)
 
 
-def labelled(
+def labelled_texts(
     examples: Sequence[Example],
     predictions: Sequence[Mapping[str, Any]],
     schemas: Mapping[str, type[BaseModel]],
@@ -286,7 +286,7 @@ def by_attribute(
     rows: Sequence[Mapping[str, V]],
     schemas: Mapping[str, type[BaseModel]],
 ) -> list[dict[str, V | None]]:
-    """Returns values by attribute, as `labelled` names attributes; None without a value."""
+    """Returns values by attribute, named as by `labelled_texts`; None without a value."""
     names = {category: titles_of(compile_attributes(s)) for category, s in schemas.items()}
     return [
         {
@@ -344,4 +344,4 @@ def scores_of(
 ) -> Scores:
     """Scores extractions against the labels of their examples."""
     values = [values_of(item) for item in items]
-    return score_predictions(examples, labelled(examples, values, schemas))
+    return score_predictions(examples, labelled_texts(examples, values, schemas))

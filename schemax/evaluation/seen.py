@@ -111,7 +111,7 @@ def note_seen(
     return {kind: len(seen) for kind, seen in places.items()}
 
 
-def unseen(extractor: Extractor, examples: Sequence[Example], file: Path) -> list[Example]:
+def unseen_examples(extractor: Extractor, examples: Sequence[Example], file: Path) -> list[Example]:
     """Returns the examples of a file that a model was not trained on, and notes the rest.
 
     Raises InputError if no example is left.

@@ -19,7 +19,7 @@ from schemax.evaluation.datasets import Dataset
 from schemax.evaluation.examples import (
     Example,
     accepted,
-    canonical,
+    canonical_value,
     read_examples,
     row_ids,
     shown_text,
@@ -191,7 +191,7 @@ def shots_for(
     return shown.asked_by(schemas, ignore=data.ignore_extra or data.schemas is None)
 
 
-def prompted(
+def with_prompts(
     extractor: Extractor, schemas: Mapping[str, Model], examples: Sequence[Example], data: Dataset
 ) -> Extractor:
     """Returns the extractor with a prompt file without documents of the data.
@@ -228,7 +228,7 @@ def _row(name: str, category: str, row: Example) -> dict[str, Any]:
 def _example(path: Path | str, name: str, row: Example, schema: Model) -> FewShotExample:
     """Returns an annotated document and the instance that its labels make."""
     (row,) = as_declared([row], {row.category: schema})
-    stated = {label: canonical(value) for label, value in row.attributes.items()}
+    stated = {label: canonical_value(value) for label, value in row.attributes.items()}
     try:
         return shown_text(name, row), labelled_instance(name, row.category, stated, schema)
     except InputError as error:

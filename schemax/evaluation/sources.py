@@ -183,7 +183,7 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
     regions: dict[str, list[Any]] = {}
     entered: dict[str, list[Any]] = {}
     for item in items:
-        name, stated = _stated(item)
+        name, stated = _stated_values(item)
         if name is not None:
             values = regions if item.get("type") in _REGIONS else entered
             values.setdefault(name, []).extend(stated)
@@ -204,7 +204,7 @@ def annotated_row(task: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _stated(item: Mapping[str, Any]) -> tuple[str | None, Sequence[Any]]:
+def _stated_values(item: Mapping[str, Any]) -> tuple[str | None, Sequence[Any]]:
     """Returns the attribute of an annotation's item, None for relations, and its values."""
     kind, value = item.get("type"), item.get("value")
     if not isinstance(value, Mapping) or not isinstance(kind, str):

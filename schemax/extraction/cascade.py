@@ -47,11 +47,11 @@ class Answered(NamedTuple):
         """
         known = self.item.slots or (None,) * len(slots)
         return [
-            self._named(slot) if n in self.places else earlier
+            self._with_model_name(slot) if n in self.places else earlier
             for n, (slot, earlier) in enumerate(zip(slots, known, strict=True))
         ]
 
-    def _named(self, slot: SlotText | None) -> SlotText | None:
+    def _with_model_name(self, slot: SlotText | None) -> SlotText | None:
         if slot is None:
             return None
         note = f"answered by {self.model}"

@@ -108,9 +108,9 @@ def read_schema(spec: str) -> Model:
         return AttrSchema.from_json_schema(text_of_file(Path(spec)))
     place, colon, name = spec.rpartition(":")
     if colon:
-        return _of_module(imported(place), name, spec)
+        return _of_module(imported_module(place), name, spec)
     if spec.endswith(".py"):
-        return _of_module(imported(spec), "", spec)
+        return _of_module(imported_module(spec), "", spec)
     if Path(spec).is_file():
         raise InputError(f"{spec} is no schema: a class is file.py:Class, a document schema.json")
     return load_schema(spec)
@@ -155,7 +155,7 @@ def _is_union(model: type[RootModel[Any]]) -> bool:
     return True
 
 
-def imported(place: str) -> ModuleType:
+def imported_module(place: str) -> ModuleType:
     """Imports a module by name or by file. Raises InputError for any error of its code."""
     try:
         if place.endswith(".py"):

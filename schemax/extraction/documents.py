@@ -18,7 +18,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import Cause, InputError, SchemaError
 from schemax.extraction.cascade import Answered
 from schemax.formats import OutputFormat
-from schemax.reading.markup import Html, plain_text, recognised
+from schemax.reading.markup import Html, as_marked_up, plain_text
 from schemax.results import Extraction, failed
 
 # Per document: tokenizers take some 60 bytes of memory for a character, and their regular
@@ -268,7 +268,7 @@ def _text_of_mapping(record: Mapping[Any, Any], shown: RecordFields) -> tuple[st
 
 
 def _source(text: str, shown: RecordFields) -> str:
-    return recognised(text) if shown.html == "strip" else text
+    return as_marked_up(text) if shown.html == "strip" else text
 
 
 def _as_text(key: Any, value: Any) -> str:

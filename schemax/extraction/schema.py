@@ -11,8 +11,8 @@ from pydantic_core import CoreSchema, to_jsonable_python
 
 from schemax.attributes import settings_of
 from schemax.attributes.annotations import allows_none
-from schemax.attributes.json_classes import STANDARD, Untitled, build_model, marked
-from schemax.attributes.settings import is_unprintable, spaced
+from schemax.attributes.json_classes import STANDARD, Untitled, build_model, with_skip_marks
+from schemax.attributes.settings import is_unprintable, words_in
 from schemax.errors import SchemaError
 from schemax.reading.cldr import check_language
 
@@ -104,9 +104,9 @@ class AttrSchema(BaseModel):
             if field.title is None:
                 own = shown.get(field.alias or name, shown.get(name, {}))
                 own.pop("title", None)
-                if field.alias and field.alias in shown and spaced(field.alias) != spaced(name):
-                    own["title"] = spaced(name)  # else the alias would be shown
-        marked(resolved, cls)
+                if field.alias and field.alias in shown and words_in(field.alias) != words_in(name):
+                    own["title"] = words_in(name)  # else the alias would be shown
+        with_skip_marks(resolved, cls)
         return document
 
     @classmethod

@@ -7,7 +7,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32
 from itertools import chain
 
 from schemax.io.storage import optional
-from schemax.reading.markup import SHIFTS, SPACES, THIN, is_unseen, shifted
+from schemax.reading.markup import SHIFTS, SPACES, THIN, is_unseen, shifted_characters
 
 # UTF-32's little mark begins with that of UTF-16.
 MARKS = (
@@ -90,7 +90,7 @@ def shown(source: str) -> str:
             elif tag in SHIFTS:
                 start = shifts.pop()
                 text = "".join(pieces[start:])
-                mark = shifted(tag, "".join(pieces[max(0, start - 9) : start]), text)
+                mark = shifted_characters(tag, "".join(pieces[max(0, start - 9) : start]), text)
                 pieces[start:] = [f"{THIN}{text}{THIN}" if mark is None else mark]
             if tag not in SHIFTS:
                 space = "\n" if tag in ("tr", "table") else space

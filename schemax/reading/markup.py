@@ -71,7 +71,7 @@ def is_unseen(tag: str, attributes: Iterable[tuple[str, str | None]]) -> bool:
     )
 
 
-def shifted(tag: str, before: str, text: str) -> str | None:
+def shifted_characters(tag: str, before: str, text: str) -> str | None:
     """A raised ("sup") or lowered ("sub") text in such characters, 10⁶, H₂O; None if it has to be
     parted from the text before."""
     is_mark = tag in SHIFTS and _SHIFTED.fullmatch((before[-1:] or " ") + text)
@@ -111,7 +111,7 @@ def as_plain(text: str) -> MarkedUp:
     return MarkedUp(text, text, (range(len(text)), range(1, len(text) + 1)))
 
 
-def recognised(text: str) -> str:
+def as_marked_up(text: str) -> str:
     """Returns a text with HTML as `MarkedUp`, any other text unchanged."""
     if isinstance(text, MarkedUp) or not re.search(r"<[A-Za-z]|&[#A-Za-z]", text):
         return text
@@ -127,13 +127,13 @@ def recognised(text: str) -> str:
         starts.extend(range(start, end) if is_copy else [start] * len(shown))
         ends.extend(range(start + 1, end + 1) if is_copy else [end] * len(shown))
     if is_page:
-        kept = _squeezed(plain)
+        kept = _kept_characters(plain)
         starts, ends = (array("I", compress(places, kept)) for places in (starts, ends))
         plain = re.sub(r"[^\S\n]", " ", "".join(compress(plain, kept)))
     return MarkedUp(text, plain, (starts, ends))
 
 
-def _squeezed(plain: str) -> bytearray:
+def _kept_characters(plain: str) -> bytearray:
     """Marks the characters to keep: one for white space between words, if possible a line break."""
     kept = bytearray(b"\1") * len(plain)
     for match in _WIDE.finditer(plain):
@@ -177,7 +177,7 @@ class _Page(HTMLParser):
         self._source = source
         # Begun elements by name: where, the number of pieces before, whether content is hidden.
         self._begun = defaultdict[str, list[tuple[int, int, bool]]](list)
-        self.feed(_simplified(source))
+        self.feed(_simplified_source(source))
         rest = source[self._at() :]
         if self.cdata_elem is None and not rest.startswith("<!--"):
             self.handle_data(rest)
@@ -211,7 +211,7 @@ class _Page(HTMLParser):
                 del self.pieces[before:]
             elif tag in SHIFTS and len(self.pieces) == before + 2:  # a space, and the content
                 text, begin, end = self.pieces[-1]
-                mark = shifted(tag, self.pieces[before - 1][0] if before else "", text)
+                mark = shifted_characters(tag, self.pieces[before - 1][0] if before else "", text)
                 if mark is not None:
                     self.pieces[before:] = [(mark, begin, end)]
                     return
@@ -229,7 +229,7 @@ class _Page(HTMLParser):
         self.pieces.append((SPACES.get(tag, "\n"), self._at(), self._at() + 1))
 
 
-def _simplified(source: str) -> str:
+def _simplified_source(source: str) -> str:
     """A text of the same length that html.parser reads alike in all versions: in one line, without
     references and CDATA sections, with comments and scripts that end as in browsers."""
     text = source.replace("\n", " ").replace("&", "+").replace("--!>", "+-->")

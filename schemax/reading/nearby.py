@@ -39,7 +39,9 @@ def read_nearby(
     """
     if not _BARE.fullmatch(text):
         return None
-    places = (place for document in documents for place in _stated(text, document, unit, language))
+    places = (
+        place for document in documents for place in _numbers_in(text, document, unit, language)
+    )
     stated = list(islice(places, _MOST_PLACES))
     if not stated or "" in stated:
         return None
@@ -78,7 +80,7 @@ def _decimal(text: str) -> Decimal:
     return Decimal(in_ascii(text).replace(",", ".").rstrip("."))
 
 
-def _stated(text: str, document: str, unit: str, language: str | None) -> Iterator[str]:
+def _numbers_in(text: str, document: str, unit: str, language: str | None) -> Iterator[str]:
     """Yields a number with its unit for each place; "" for the field's own unit, or no unit.
 
     With `_UNREAD` in front it has a word behind it that is no unit.

@@ -137,14 +137,14 @@ def _one_statement(text: Text, field: FieldUnit | None) -> tuple[Statement, Deci
     if field is None and len(text.amounts) > 1 and first.units:
         unit = field_unit(str(first.units[0][0]))  # the amounts may still say the same
     if unit is not None:
-        statement = _agreeing(text, unit)
+        statement = _agreeing_statement(text, unit)
     elif len(text.amounts) > 1:
-        raise _several(text)
+        raise _conflict(text)
     else:
         statement = Statement(first, first.value, None, 1, first.end)
     if field is None:
         if statement.parts > 1:
-            raise _several(text)
+            raise _conflict(text)
         is_unit = first.units is not None and first.codes is None
         reason = f'"{first.name}" is a unit, and the field has none' if is_unit else None
         return statement, first.value, [reason] if reason else []
@@ -160,7 +160,7 @@ def _one_statement(text: Text, field: FieldUnit | None) -> tuple[Statement, Deci
     return statement, value, [f"{statement.unit} in {field.name}"]
 
 
-def _agreeing(text: Text, field: FieldUnit) -> Statement:
+def _agreeing_statement(text: Text, field: FieldUnit) -> Statement:
     """The statement in the field's unit, else the first, if all are equal up to rounding.
 
     Raises ValueError for different statements.
@@ -170,12 +170,12 @@ def _agreeing(text: Text, field: FieldUnit) -> Statement:
     except ValueError:
         if len(text.amounts) == 1:
             raise
-        raise _several(text) from None
+        raise _conflict(text) from None
     first = alike[0]
     for statement in alike:
         is_alike = (statement.unit is None) == (first.unit is None)
         if not is_alike or abs(statement.total - first.total) > _ROUNDED * abs(first.total):
-            raise _several(text)
+            raise _conflict(text)
     return next((statement for statement in alike if statement.unit == field.unit), first)
 
 
@@ -238,7 +238,7 @@ def _part(text: Text, statement: Statement, amount: Amount, field: FieldUnit) ->
     return unit if unit is not None and is_part(amount.value, unit, statement.unit) else None
 
 
-def _several(text: Text) -> ValueError:
+def _conflict(text: Text) -> ValueError:
     stated = ", ".join(plain(amount.value) for amount in text.amounts[:9])
     return ValueError(f"states several numbers ({stated}); the field takes one")
 

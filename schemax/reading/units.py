@@ -50,7 +50,7 @@ def _registry() -> Any:
     return registry
 
 
-def _parsed(name: str) -> Any | None:
+def _parsed_unit(name: str) -> Any | None:
     """pint's unit of a name; None for an unknown name, and for differences of temperature."""
     if not _SAFE.fullmatch(name) or len(name) > _LONGEST:
         return None
@@ -72,9 +72,9 @@ class FieldUnit:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_money = name.upper() in cldr.table(cldr.currency_codes, None)
-        self.unit: Any = name.upper() if self.is_money else _declared(name)
+        self.unit: Any = name.upper() if self.is_money else _declared_unit(name)
         self._measure = getattr(self.unit, "dimensionality", None)
-        self.is_temperature = self._measure is not None and self.takes(_parsed("kelvin"))
+        self.is_temperature = self._measure is not None and self.takes(_parsed_unit("kelvin"))
         # The names of the field's own unit, which count in any case.
         own = () if self._measure is None else (name, f"{self.unit}", f"{self.unit:~}")
         self.names = frozenset(map(str.casefold, own))
@@ -113,12 +113,12 @@ def field_unit(name: str) -> FieldUnit:
     return FieldUnit(name)
 
 
-def _declared(name: str) -> Any | None:
+def _declared_unit(name: str) -> Any | None:
     spelt = cldr.pint_name("-" + re.sub(r"[ _]", "-", name))
-    if (unit := _parsed(name) or _parsed(spelt)) is not None:
+    if (unit := _parsed_unit(name) or _parsed_unit(spelt)) is not None:
         return unit
     named = cldr.table(cldr.units, None)[0].get(cldr.folded_name(name), {})
-    return next(filter(None, map(_parsed, named)), None)
+    return next(filter(None, map(_parsed_unit, named)), None)
 
 
 def check_unit(name: object) -> None:
@@ -141,10 +141,10 @@ def units_named(name: str, language: str | None) -> tuple[tuple[Any, int], ...] 
     names, spellings = cldr.table(cldr.units, language)
     name = cldr.folded_name(name)
     if name.casefold() in _ALSO:
-        return tuple((_parsed(unit), 0) for unit in _ALSO[name.casefold()].split(" or "))
+        return tuple((_parsed_unit(unit), 0) for unit in _ALSO[name.casefold()].split(" or "))
     cased = sorted(spellings.get(name.casefold(), ()), key=lambda spelt: spelt != name)
     ranks = (
-        (_parsed(unit), rank + OTHER_CASE * (spelt != name))
+        (_parsed_unit(unit), rank + OTHER_CASE * (spelt != name))
         for spelt in cased
         for unit, rank in names[spelt].items()
     )
@@ -162,7 +162,7 @@ def units_of_pint(name: str) -> tuple[tuple[Any, int], ...]:
     is_usual = any(
         unit in _PREFIXED if prefix else suffix <= unit[2:] for prefix, unit, suffix in parts
     )
-    unit = _parsed(name) if is_usual else None
+    unit = _parsed_unit(name) if is_usual else None
     return () if unit is None else ((unit, 0),)
 
 

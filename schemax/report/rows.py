@@ -134,11 +134,11 @@ class FieldSets:
 
     def plain(self) -> list[dict[str, Any]]:
         return [
-            {"name": name, "fields": [self.fields[field] for field in fields]} | self._declared(at)
+            {"name": name, "fields": [self.fields[field] for field in fields]} | self._editors(at)
             for at, (name, fields) in enumerate(self._known)
         ]
 
-    def _declared(self, number: int) -> dict[str, Any]:
+    def _editors(self, number: int) -> dict[str, Any]:
         """Returns the editors of a field set, and its schema."""
         schema = self._schemas.get(number)
         if schema is None:
@@ -171,8 +171,8 @@ def _cell(result: FieldResult, texts: Mapping[str, str]) -> dict[str, Any]:
     cell = {
         "v": _plain(result.value),
         "r": result.raw or None,
-        "c": _rounded(result.confidence),
-        "n": _rounded(result.null_probability),
+        "c": _rounded_number(result.confidence),
+        "n": _rounded_number(result.null_probability),
         "k": None if legal is None or legal > 0.995 else round(legal, 2),
         "o": 1 if result.left_out else None,
         "m": result.note,
@@ -189,7 +189,7 @@ def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _rounded(value: float | None) -> float | None:
+def _rounded_number(value: float | None) -> float | None:
     return round(value, 4) if value is not None and isfinite(value) else None
 
 

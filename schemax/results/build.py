@@ -15,7 +15,7 @@ from schemax.reading.markup import plain_text
 from schemax.results.echoes import echo_note, is_echo
 from schemax.results.extraction import Extraction, FieldResult, LaterResults, Span
 from schemax.results.fields import Fallback, Leaf, field_tree_of
-from schemax.results.instance import MOVED, final, instance_of, of_other_members, partial_of
+from schemax.results.instance import MOVED, final_value, instance_of, of_other_members, partial_of
 from schemax.results.list_results import leave_out_copies, taken_together
 from schemax.results.row import RowBuilder
 from schemax.results.slot_text import SlotText
@@ -144,9 +144,9 @@ class _Report:
     def _value(self, leaf: Leaf) -> Any:
         """The value in the instance; without one, as it was read, before validation by Pydantic."""
         row, path = self.row, leaf.attribute.path
-        value = MOVED if self.instance is None else final(row, self.instance, path)
+        value = MOVED if self.instance is None else final_value(row, self.instance, path)
         if leaf.attribute.is_discriminator and self.instance is not None:
-            value = None if final(row, self.instance, path[:-1]) is None else MOVED
+            value = None if final_value(row, self.instance, path[:-1]) is None else MOVED
         if value is not MOVED:
             return value
         group = row.lists.get(leaf.index)
@@ -163,10 +163,10 @@ class _Report:
     def _places(self, leaf: Leaf, mentions: Mentions) -> tuple[tuple[str, Span | None], ...]:
         """The texts of a value with their places; () if the value is not made of the texts."""
         if leaf.index not in self.placed:
-            self.placed[leaf.index] = tuple(self._located(leaf, mentions))
+            self.placed[leaf.index] = tuple(self._located_texts(leaf, mentions))
         return self.placed[leaf.index]
 
-    def _located(self, leaf: Leaf, mentions: Mentions) -> Iterator[tuple[str, Span | None]]:
+    def _located_texts(self, leaf: Leaf, mentions: Mentions) -> Iterator[tuple[str, Span | None]]:
         path, fallbacks = leaf.attribute.path, self.row.taken
         around = (fallbacks.get(path[:depth], Fallback.BUILD) for depth in range(1, len(path) + 1))
         if (

@@ -92,9 +92,9 @@ def field_tree_of(schema: Any) -> FieldTree:
 @lru_cache(maxsize=128)
 def _field_tree_of(schema: Any) -> FieldTree:
     # Keyed by the class alone: attributes hold Enum members, which need not be hashable.
-    outer = _Outer(*_numbered(compile_attributes(schema)))
+    outer = _Outer(*_numbered_attributes(compile_attributes(schema)))
     is_root = issubclass(schema, RootModel)
-    root = _nested(root_type(schema), outer) if is_root else _group(schema, outer)
+    root = _nested_group(root_type(schema), outer) if is_root else _group(schema, outer)
     return FieldTree(
         root=root,
         leaves={leaf.attribute.path: leaf for leaf in root.leaves},
@@ -131,7 +131,7 @@ class _Outer:
     max_depth: int | None = None
 
 
-def _numbered(
+def _numbered_attributes(
     attributes: Sequence[Attribute],
 ) -> tuple[Mapping[tuple[str, ...], tuple[int, Attribute]], frozenset[tuple[str, ...]]]:
     paths = [attribute.path for attribute in attributes]
@@ -157,15 +157,15 @@ def _group(model: type[Any], outer: _Outer, discriminator: Discriminator | None 
             path = (*outer.path, MemberName(discriminator.text_of(model)), name)
         below = _Outer(outer.numbered, outer.begun, path, tuple(inner), around, max_depth)
         if field_type.models and not field_type.is_list:
-            child = _nested(field_type, below)
+            child = _nested_group(field_type, below)
             leaves += child.leaves
             children[name] = child
             continue
         leaf = _leaf(*outer.numbered[path], info, below.fallbacks)
         if field_type.models:
-            inside = _numbered(leaf.attribute.fields)
+            inside = _numbered_attributes(leaf.attribute.fields)
             item = _Outer(*inside, (), (Fallback.OMIT,), around, max_depth)
-            inner_group = _nested(field_type, item)
+            inner_group = _nested_group(field_type, item)
             if field_type.is_one_or_several and not inner_group.branches:
                 inner_group = replace(inner_group, model=field_type.models[0])
             leaf = replace(leaf, item=inner_group)
@@ -181,7 +181,7 @@ def _group(model: type[Any], outer: _Outer, discriminator: Discriminator | None 
     )
 
 
-def _nested(field_type: FieldType, outer: _Outer) -> Group:
+def _nested_group(field_type: FieldType, outer: _Outer) -> Group:
     if len(field_type.models) == 1:
         return _group(field_type.models[0], outer)
     discriminator = discriminator_of(field_type.models)
@@ -212,7 +212,7 @@ def items_of(leaf: Leaf, count: int, first: int) -> list[Leaf | Group]:
     if leaf.item is not None:
         width = len(leaf.item.leaves)
         places = [(*leaf.attribute.path, str(number)) for number in range(count)]
-        return [_moved(leaf.item, at, first + n * width) for n, at in enumerate(places)]
+        return [_moved_group(leaf.item, at, first + n * width) for n, at in enumerate(places)]
     scalar = replace(leaf.attribute, is_list=False, two_phase=False)
     omit = (Fallback.OMIT,)
     return [
@@ -228,7 +228,7 @@ def items_of(leaf: Leaf, count: int, first: int) -> list[Leaf | Group]:
     ]
 
 
-def _moved(group: Group, path: tuple[str, ...], first: int) -> Group:
+def _moved_group(group: Group, path: tuple[str, ...], first: int) -> Group:
     """Moves a group below a path, with the indices of its leaves shifted by `first`."""
     leaves = tuple(
         replace(

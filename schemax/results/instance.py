@@ -108,7 +108,7 @@ def _blamed_timestamps(row: RowBuilder, instance: Any) -> bool:
         if seconds := [
             (at, reading) for at, text in enumerate(texts) for reading in as_seconds(leaf, text)
         ]:
-            value = final(row, instance, leaf.attribute.path)
+            value = final_value(row, instance, leaf.attribute.path)
             is_list = leaf.attribute.is_list or leaf.number is not None
             values = [*value] if is_list and isinstance(value, Iterable) else [value]
             faulty = [at for at, reading in seconds if reading in values]
@@ -154,7 +154,7 @@ def of_other_members(row: RowBuilder, group: Group) -> Iterator[int]:
             yield from of_other_members(row, below)
 
 
-def final(row: RowBuilder, instance: Any, path: tuple[str, ...]) -> Any:
+def final_value(row: RowBuilder, instance: Any, path: tuple[str, ...]) -> Any:
     """The leaf's value in the instance; None where a nested model is absent.
 
     MOVED where the leaf's item cannot be identified, since Pydantic or the model's validators have

@@ -60,7 +60,7 @@ def repaired_slots(
 
     def chosen(take: Callable[[FieldPath, SlotText, SlotText], SlotText]) -> Slots:
         return [
-            slot if slot is None else _chosen(slot, attribute.fields, attribute.path, take)
+            slot if slot is None else _chosen_slot(slot, attribute.fields, attribute.path, take)
             for attribute, slot in zip(attributes, slots, strict=True)
         ]
 
@@ -80,7 +80,7 @@ def repaired_slots(
     return chosen(take)
 
 
-def _chosen(
+def _chosen_slot(
     slot: SlotText,
     fields: tuple[Attribute, ...],
     path: FieldPath,
@@ -91,7 +91,7 @@ def _chosen(
         leaves = [(leaf.path, leaf.fields) for leaf in fields] or [((), ())]
         items = (
             tuple(
-                _chosen(part, below, (*path, str(number), *own), take)
+                _chosen_slot(part, below, (*path, str(number), *own), take)
                 for part, (own, below) in zip(item, leaves, strict=True)
             )
             for number, item in enumerate(slot.items)

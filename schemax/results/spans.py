@@ -76,7 +76,7 @@ class SpanFinder:
 
     def times(self, value: str) -> int:
         """Counts the places that state `value`, at most about a thousand, and no similar ones."""
-        return sum(1 for _ in self._stated(value.strip()))
+        return sum(1 for _ in self._stated_spans(value.strip()))
 
     def locations(self, spans: Sequence[Span | None]) -> tuple[Location | None, ...]:
         """The places of spans in the files of their texts; () if no text is from a file."""
@@ -98,15 +98,15 @@ class SpanFinder:
     def places(self, value: str) -> Iterator[Span]:
         """Yields the places in the visible texts that state a value, the best first."""
         value, is_stated = value.strip(), False
-        for place in self._stated(value):
+        for place in self._stated_spans(value):
             is_stated = True
             yield place
         if not is_stated and (similar := self._fuzzy(value)) is not None:
             yield similar
 
-    def _stated(self, value: str) -> Iterator[Span]:
+    def _stated_spans(self, value: str) -> Iterator[Span]:
         seen: set[Span] = set()
-        for way in (self._exact, self._loose, self._equal, self._bare):
+        for way in (self._exact, self._loose, self._equal_spans, self._bare):
             glued = []
             for place in way(value):
                 if place in seen:
@@ -132,7 +132,7 @@ class SpanFinder:
             for start, end in text.find(wanted):
                 yield Span(start, end, field)
 
-    def _equal(self, value: str) -> Iterator[Span]:
+    def _equal_spans(self, value: str) -> Iterator[Span]:
         if number := _NUMERIC.fullmatch(value):
             minus = len(number[1])
             equal = self._numbers.get(Decimal(number[2].replace(",", ".")), [])

@@ -210,7 +210,9 @@ async def channel(
             await task
 
 
-async def _pumped(items: AsyncGenerator[T], deadline: float, ahead: int = 64) -> AsyncGenerator[T]:
+async def _read_ahead(
+    items: AsyncGenerator[T], deadline: float, ahead: int = 64
+) -> AsyncGenerator[T]:
     """Yields items, produced up to `ahead` in advance, until the deadline, read or not."""
     room = asyncio.Semaphore(ahead)
 
@@ -233,7 +235,7 @@ async def _stream(
     last: str,
     media_type: str,
 ) -> StreamingResponse:
-    items = _pumped(items, request.scope[DEADLINE])
+    items = _read_ahead(items, request.scope[DEADLINE])
     first = await while_connected(request, anext(items, None))
 
     async def body() -> AsyncGenerator[str]:

@@ -116,7 +116,7 @@ def extraction_routes(service: Service) -> APIRouter:
                 f"send application/json or {LINES}, not {kind or 'nothing'!r}",
                 param="Content-Type",
             )
-        body = _parsed(ExtractRequest, await request.body())
+        body = _parsed_body(ExtractRequest, await request.body())
         schema = await service.schemas.of(body.declared, "schema")
         records = (document for document in body.documents if isinstance(document, dict))
         with at_fault("keep"):
@@ -142,7 +142,7 @@ async def _by_line(service: Service, lines: Lines) -> Response:
     first = await lines.take(1)
     if lines.failure is not None and not first:
         raise lines.failure
-    request = _parsed(ExtractOptions, first[0][1] if first else b"")
+    request = _parsed_body(ExtractOptions, first[0][1] if first else b"")
     if (request.model_extra or {}).get("documents") is not None:
         raise ApiError(400, "the documents are the lines behind the first", param="documents")
     schema = await service.schemas.of(request.declared, "schema")
@@ -151,7 +151,7 @@ async def _by_line(service: Service, lines: Lines) -> Response:
         return Rows(service, lines, schema, options, form=request.form).response()
 
 
-def _parsed(model: type[ModelT], data: bytes) -> ModelT:
+def _parsed_body(model: type[ModelT], data: bytes) -> ModelT:
     try:
         return model.model_validate_json(data)
     except ValidationError as error:

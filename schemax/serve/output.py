@@ -19,7 +19,7 @@ Piece = tuple[str, str | None]
 def pieces(value: BaseModel) -> list[Piece]:
     """The JSON text of an instance, piece by piece, under the names of the client's schema."""
     plain = value.model_dump(mode="json", by_alias=True, warnings=False)
-    return list(_merged(_value(value, plain, ())))
+    return list(_merged_pieces(_value(value, plain, ())))
 
 
 def _value(value: Any, plain: Any, path: tuple[str, ...]) -> Iterator[Piece]:
@@ -62,7 +62,7 @@ def _members(
     yield ("}" if opening == ", " else "{}"), None
 
 
-def _merged(parts: Iterator[Piece]) -> Iterator[Piece]:
+def _merged_pieces(parts: Iterator[Piece]) -> Iterator[Piece]:
     """Joins keys and punctuation between two values into one piece."""
     held = ""
     for text, field in parts:

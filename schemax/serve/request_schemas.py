@@ -86,7 +86,7 @@ class Schemas:
     def _start(self, key: _Key) -> asyncio.Task[ClientSchema]:
         """Starts to read a declaration, for all clients that send it meanwhile."""
         kind, text = key
-        read = self._named if issubclass(kind, str) else self.read
+        read = self._named_schema if issubclass(kind, str) else self.read
         task = self._tasks[key] = asyncio.create_task(asyncio.to_thread(read, text))
 
         def keep(_: object) -> None:
@@ -102,7 +102,7 @@ class Schemas:
         task.add_done_callback(keep)
         return task
 
-    def _named(self, name: str) -> ClientSchema:
+    def _named_schema(self, name: str) -> ClientSchema:
         return ClientSchema(load_schema(name), (str, name))
 
     def read(self, text: str) -> ClientSchema:

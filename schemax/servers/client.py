@@ -134,7 +134,7 @@ class Client:
         except httpx2.ReadTimeout as error:
             raise _Failure("did not answer in time", tries=2) from error
         except httpx2.TransportError as error:
-            raise self._unanswered(error) from error
+            raise self._failure_without_answer(error) from error
         except httpx2.DecodingError as error:
             raise _Failure("sent an answer that cannot be decoded", _FEW_TRIES) from error
         status = response.status_code
@@ -152,7 +152,7 @@ class Client:
             raise _Failure("sent something other than a JSON object", _FEW_TRIES)
         return answer
 
-    def _unanswered(self, error: httpx2.TransportError) -> _Failure:
+    def _failure_without_answer(self, error: httpx2.TransportError) -> _Failure:
         reason = f"does not answer ({clipped(str(error) or type(error).__name__)})"
         if self._has_answered or not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
             return _Failure(reason, TRIES, is_gone=True)

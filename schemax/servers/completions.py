@@ -115,11 +115,13 @@ class CompletionsModel(RemoteModel):
     async def fill(self, request: Request) -> tuple[SlotOutput, ...]:
         filling = Filling(request, follows_branches=self.scores_choices)
         if request.answers is not None:
-            return tuple(await asyncio.gather(*(self._scored(request, s) for s in filling.slots)))
+            return tuple(
+                await asyncio.gather(*(self._score_slot(request, s) for s in filling.slots))
+            )
         await self._slots(filling, filling.slots)
         return filling.outputs
 
-    async def _scored(self, request: Request, slot: AskedSlot) -> SlotOutput:
+    async def _score_slot(self, request: Request, slot: AskedSlot) -> SlotOutput:
         """The given answer of a slot, with the probabilities of its tokens."""
         head = (*request.prefix, *request.stem.tolist(), *slot.key)
         bodies = [

@@ -90,7 +90,7 @@ class RemoteModel(ABC):
             while True:
                 results: list[Filled] = []
                 while len(under_way) < most and (request := next(requests, None)) is not None:
-                    future = self.client.start(self._filled(request))
+                    future = self.client.start(self._filled_request(request))
                     under_way[future] = request
                     future.add_done_callback(done.put)
                 gone = set(cancelled)
@@ -110,7 +110,7 @@ class RemoteModel(ABC):
             for future in under_way:
                 future.cancel()
 
-    async def _filled(self, request: Request) -> Filled:
+    async def _filled_request(self, request: Request) -> Filled:
         try:
             return request, await self.fill(request)
         except ServerError as error:

@@ -152,7 +152,7 @@ def discovered(
             raise ValueError(f"{name} must be from 1 to 1000, not {number!r}")
     if not (category := category.strip()):
         raise ValueError("category is empty; say in words what the documents are about")
-    documents = _drawn(read_documents(products, shown or RecordFields()), samples)
+    documents = _drawn_documents(read_documents(products, shown or RecordFields()), samples)
     # Keys of records name columns, not attributes to read.
     bodies = ["\n".join(document.texts.values()) for document in documents]
     lists, problem = _lists(extractor, category, bodies, max_attributes)
@@ -160,13 +160,13 @@ def discovered(
     where = class_name(category)
     if not named:
         listed = some_of(name for names in lists for name in names) or problem or "nothing"
-        raise _nothing(where, f"the model listed {clipped(listed)}")
+        raise _no_attribute(where, f"the model listed {clipped(listed)}")
     texts = [document.text or "" for document in documents]
     values = _values(extractor, category, named, texts)
-    kept, left_out = _kept(named, values, len(texts), max_attributes)
+    kept, left_out = _kept_names(named, values, len(texts), max_attributes)
     if not kept:
         tried = some_of(candidate.title for candidate in named)
-        raise _nothing(where, f"the samples state none of the names that were found ({tried})")
+        raise _no_attribute(where, f"the samples state none of the names that were found ({tried})")
     properties = {_property(named[index].title): index for index in kept}
     types = {
         name: declared(named[index].title, list(values[index].values()))
@@ -198,7 +198,7 @@ def discovered(
     return Discovery(schema, document, len(texts), len(lists), attributes, left_out, doubt)
 
 
-def _drawn(documents: Iterator[Document], samples: int) -> list[Document]:
+def _drawn_documents(documents: Iterator[Document], samples: int) -> list[Document]:
     """Draws readable documents, in order; equal documents give equal samples."""
     chosen: list[tuple[int, Document]] = []
     random_number = random.Random(0)
@@ -241,11 +241,11 @@ def _lists(
         if item.value is None:
             problem = "; ".join(error.message for error in item.errors)
         else:
-            lists.append(_listed(item)[:most])
+            lists.append(_listed_names(item)[:most])
     return lists, problem
 
 
-def _listed(item: Extraction[Any]) -> list[str]:
+def _listed_names(item: Extraction[Any]) -> list[str]:
     """Returns the complete names of a list."""
     if names := getattr(item.value, "attributes", None):
         return list(names)
@@ -277,7 +277,7 @@ def _values(
     return values
 
 
-def _kept(
+def _kept_names(
     named: Sequence[AttributeName], values: Sequence[Mapping[int, str]], samples: int, most: int
 ) -> tuple[list[int], dict[str, str]]:
     """Returns the places of the names that become attributes; name -> reason for other names."""
@@ -337,7 +337,7 @@ def _property(title: str) -> str:
     return "_".join("".join(c if c.isalnum() else " " for c in title.casefold()).split())
 
 
-def _nothing(where: str, why: str) -> SchemaError:
+def _no_attribute(where: str, why: str) -> SchemaError:
     return SchemaError(where, None, f"no attribute was found: {why}; {_REMEDY}")
 
 

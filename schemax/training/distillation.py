@@ -61,7 +61,7 @@ def examples_by_model(
         written = {
             attribute.name: None
             if slot is None or attribute.name in bad
-            else _written(attribute, slot, output)
+            else _as_written(attribute, slot, output)
             for attribute, slot in zip(attributes, item.slots, strict=False)
         }
         if written:
@@ -78,13 +78,13 @@ def _lists(errors: Iterable[FieldError]) -> set[str]:
     return {".".join(parts[:depth]) for parts in names for depth in range(1, len(parts) + 1)}
 
 
-def _written(attribute: Attribute, slot: SlotText, output: OutputFormat) -> Any:
+def _as_written(attribute: Attribute, slot: SlotText, output: OutputFormat) -> Any:
     """Returns the value of a slot; for a list in two phases, its items that are not all null."""
     if slot.items is None:
         return output.unescape(slot.raw, is_list=attribute.is_list)
     leaves = leaves_of_item(attribute, 1)
     rows = [
-        [_written(leaf, leaf_slot, output) for leaf, leaf_slot in zip(leaves, item, strict=True)]
+        [_as_written(leaf, leaf_slot, output) for leaf, leaf_slot in zip(leaves, item, strict=True)]
         for item in slot.items
     ]
     stated = [row for row in rows if any(value is not None for value in row)]
@@ -167,7 +167,7 @@ def _values(
     except ValidationError as error:
         raise InputError(f"attributes: {error.errors()[0]['msg']}") from error
     return {
-        a.name: _written(a, slot_text(a, leaf_value(a, instance), output), output)
+        a.name: _as_written(a, slot_text(a, leaf_value(a, instance), output), output)
         for a in attributes
     }
 

@@ -78,15 +78,15 @@ def _parts(row: TokenInfo, config: DecodingConfig, windows: Sequence[int | None]
     )
     masks = tuple(
         (
-            _added(visible(common, common, config, window)[0]),
-            _added(visible(queries, keys, config, window)),
+            _additive_mask(visible(common, common, config, window)[0]),
+            _additive_mask(visible(queries, keys, config, window)),
         )
         for window in windows
     )
     return RowParts(shared, places, back, masks)
 
 
-def _added(seen: Tensor) -> Tensor:
+def _additive_mask(seen: Tensor) -> Tensor:
     """Returns the additive mask. -3e4 fits half precision."""
     return torch.zeros_like(seen, dtype=torch.float32).masked_fill_(~seen, -3e4)
 

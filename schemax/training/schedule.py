@@ -98,7 +98,7 @@ def batches_of(
 _GRAIN = 32
 
 
-def padded(length: int) -> int:
+def padded_length(length: int) -> int:
     """Returns the padded length of a batch whose longest row has this length."""
     return -(-length // _GRAIN) * _GRAIN
 
@@ -107,7 +107,7 @@ def split_by_tokens(ordered: Sequence[SizedT], budget: int) -> list[list[SizedT]
     """Splits sequences, shortest first, into batches that fit the budget when padded."""
     parts: list[list[SizedT]] = []
     for sequence in ordered:
-        if not parts or padded(len(sequence)) * (len(parts[-1]) + 1) > budget:
+        if not parts or padded_length(len(sequence)) * (len(parts[-1]) + 1) > budget:
             parts.append([])
         parts[-1].append(sequence)
     return parts
@@ -174,7 +174,7 @@ class BatchDataset(Dataset[TrainingBatch]):
             fill_row(self._compiled[row.features[0].category], row.features, rng) for row in rows
         ]
         pad_id = next(iter(next(iter(self._compiled.values())).stop.eos_ids), 0)
-        length = padded(max(map(len, sequences)))
+        length = padded_length(max(map(len, sequences)))
         input_ids, tokens, labels = collate(sequences, pad_id, length)
         info = {name: getattr(tokens, name) for name in _INFO}
         return {"input_ids": input_ids, **info, "labels": labels}
@@ -187,5 +187,5 @@ def token_info(batch: TrainingBatch) -> TokenInfo:
 def padding_share(batches: Sequence[Sequence[PackedRow]]) -> float:
     """Returns the share of padding among all tokens of batches."""
     filled = sum(len(row) for rows in batches for row in rows)
-    total = sum(len(rows) * padded(max(map(len, rows))) for rows in batches)
+    total = sum(len(rows) * padded_length(max(map(len, rows))) for rows in batches)
     return 1 - filled / total

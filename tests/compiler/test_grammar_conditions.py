@@ -31,7 +31,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError, create_mode
 from schemax.attributes import compile_attributes
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.grammars import check_grammar, slot_grammar
-from schemax.compiler.patterns import Unsupported, is_found, spelled
+from schemax.compiler.patterns import Unsupported, is_found, spelled_pattern
 from schemax.errors import SchemaError
 from schemax.formats import OutputFormat, get_format
 from schemax.reading.kinds import SCALARS
@@ -222,7 +222,7 @@ def test_lengths_count_characters_not_bytes_or_escapes(name: str) -> None:
 )  # fmt: skip
 def test_what_is_more_than_a_set_of_texts_is_left_to_validation(pattern: str) -> None:
     with pytest.raises(Unsupported):
-        spelled(pattern, lambda source: source)
+        spelled_pattern(pattern, lambda source: source)
 
 
 def test_such_a_pattern_leaves_the_rest_in_place() -> None:

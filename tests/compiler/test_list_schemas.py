@@ -12,7 +12,7 @@ from schemax.attributes import attr, compile_attributes
 from schemax.attributes.examples import example_values
 from schemax.compiler import TextCodec, compile_schema
 from schemax.compiler.prompt import written_examples
-from schemax.compiler.skeleton import all_labels, written
+from schemax.compiler.skeleton import all_labels, written_values
 from schemax.extraction.schema import AttrSchema
 from schemax.tokens import SlotOutput
 
@@ -176,9 +176,9 @@ def test_examples_are_written_in_the_same_form(codec: TextCodec, format: str) ->
 
 def test_written_values() -> None:
     *_, ports = compile_attributes(Television)
-    assert list(written(ports, [["USB", None]])) == [
+    assert list(written_values(ports, [["USB", None]])) == [
         (("ports (count)",), 1),
         (("ports 1", "kind"), "USB"),
         (("ports 1", "version"), None),
     ]
-    assert list(written(ports, None)) == [(("ports (count)",), None)]
+    assert list(written_values(ports, None)) == [(("ports (count)",), None)]

@@ -25,7 +25,7 @@ from schemax.evaluation.examples import (
     Example,
     Label,
     accepted,
-    canonical,
+    canonical_value,
     duplicated_ids,
     overlap,
     read_examples,
@@ -33,7 +33,7 @@ from schemax.evaluation.examples import (
     shown_record,
 )
 from schemax.evaluation.labelled_schemas import annotated_schemas, parts_of
-from schemax.evaluation.scores import labelled, score_predictions
+from schemax.evaluation.scores import labelled_texts, score_predictions
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.schema import AttrSchema
 
@@ -85,8 +85,8 @@ def test_labels_of_every_kind(tmp_path: Path) -> None:
     labels |= {"f": "z", "g": ("w", None), "h": (None, "3"), "i": None}
     assert example == Example("Tea", "Zen", labels, "24 bags", "7")
     assert [type(example.attributes[name]) for name in "ad"] == [str, str]
-    assert [canonical(labels[name]) for name in "abcde"] == ["x", None, "y", "1.50", "true"]
-    assert [canonical(labels[name]) for name in "fghi"] == ["z", "w", None, None]
+    assert [canonical_value(labels[name]) for name in "abcde"] == ["x", None, "y", "1.50", "true"]
+    assert [canonical_value(labels[name]) for name in "fghi"] == ["z", "w", None, None]
     assert accepted(labels["c"]) == ("y", "2")
     assert accepted(None) == (None,)
     record = {"category": "Tea", "text": "Zen", "description": "24 bags"}
@@ -161,7 +161,7 @@ def test_typed_predictions_are_compared_as_texts() -> None:
     labels = {"kind": "tea", "Count": "20", "organic": "true", "weight": "1.5", "notes": None}
     example = Example("Box", "text", labels)
     predicted = {"kind": Kind.TEA, "count": 20, "organic": True, "weight": 1.5, "notes": ["ä", "b"]}
-    (found,) = labelled([example], [predicted], {"Box": Box})
+    (found,) = labelled_texts([example], [predicted], {"Box": Box})
     assert found == {**labels, "notes": '["ä", "b"]'}
 
 
@@ -191,7 +191,7 @@ def test_typed_predictions_are_right_by_value(
 ) -> None:
     schema = create_model("Box", __base__=AttrSchema, size=(annotation | None, None))
     example = Example("Box", "text", {"size": label})
-    found = labelled([example], [{"size": predicted}], {"Box": schema})
+    found = labelled_texts([example], [{"size": predicted}], {"Box": schema})
     (pair,) = score_predictions([example], found).pairs
     assert pair.outcome == outcome
 

@@ -31,7 +31,7 @@ from schemax import (
 from schemax.base.resources import resource_dir
 from schemax.evaluation.examples import read_examples
 from schemax.evaluation.labelled_schemas import annotated_schemas
-from schemax.evaluation.scores import labelled, score_predictions
+from schemax.evaluation.scores import labelled_texts, score_predictions
 from schemax.extraction.extractor import loaded
 
 FOLDER = resource_dir("embedded")
@@ -140,7 +140,7 @@ def test_quality_on_annotated_titles(
     stream = embedded.stream(records, schemas, category="category", format=format)
     items = sorted(stream, key=lambda item: item.index)
     values = [{name: field.value for name, field in item.fields.items()} for item in items]
-    predictions = labelled(examples, values, schemas)
+    predictions = labelled_texts(examples, values, schemas)
     assert score_predictions(examples, predictions).protocol.f1 >= least
 
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemax.extraction.documents import RecordFields, read_documents, shown_text
-from schemax.reading.markup import MarkedUp, plain_text, recognised
+from schemax.reading.markup import MarkedUp, as_marked_up, plain_text
 from schemax.results.spans import SpanFinder
 
 
@@ -42,7 +42,7 @@ from schemax.results.spans import SpanFinder
     ],
 )
 def test_other_texts_stay_as_they_are(text: str) -> None:
-    assert recognised(text) is text
+    assert as_marked_up(text) is text
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_other_texts_stay_as_they_are(text: str) -> None:
     ],
 )
 def test_html_is_left_out(text: str, shown: str) -> None:
-    marked = recognised(text)
+    marked = as_marked_up(text)
     assert marked == text
     assert plain_text(marked) == shown
 
@@ -105,7 +105,7 @@ def test_html_is_left_out(text: str, shown: str) -> None:
     ],
 )
 def test_raised_lowered_and_changed_texts_make_no_other_number(text: str, shown: str) -> None:
-    assert plain_text(recognised(text)) == shown
+    assert plain_text(as_marked_up(text)) == shown
 
 
 PIECES = """<p>|</p>|<b>|</b>|<br>|&amp;|&nbsp;| |
@@ -118,7 +118,7 @@ PIECES = """<p>|</p>|<b>|</b>|<br>|&amp;|&nbsp;| |
 @example("<p>a&amp;</p>")
 @example("<br>&#1;&#xD800;&fjlig;")
 def test_every_place_leads_back(text: str) -> None:
-    marked = recognised(text)
+    marked = as_marked_up(text)
     assert marked == text
     if not isinstance(marked, MarkedUp):
         return
@@ -137,7 +137,7 @@ def test_every_place_leads_back(text: str) -> None:
 
 @given(st.text(alphabet="xy <>/&;\"'=!-", max_size=40))
 def test_what_has_no_name_of_html_stays_as_it_is(text: str) -> None:
-    assert recognised(text) is text
+    assert as_marked_up(text) is text
 
 
 UNITS = """<!--|<a |<a b="|<a b='"|</|&|<p|<br |&a|&#1|<a/|<a b= |<?|<!|<![|<![CDATA[|<|<x>|<sup>
@@ -148,13 +148,13 @@ UNITS = """<!--|<a |<a b="|<a b='"|</|&|<p|<br |&a|&#1|<a/|<a b= |<?|<!|<![|<![C
 @pytest.mark.parametrize("before", ["", "<br>"])
 def test_what_is_left_open_takes_linear_time(before: str, unit: str) -> None:
     started = time.process_time()
-    recognised(before + unit * (100_000 // len(unit)))
+    as_marked_up(before + unit * (100_000 // len(unit)))
     assert time.process_time() - started < 30  # measured: 0.1; only a hang fails
 
 
 def test_spans_point_into_the_whole() -> None:
     text = "<p>Maker: <b>Black &amp; Decker</b>, $49<sup>99</sup>, CO<sub>2</sub></p>"
-    finder = SpanFinder({"text": recognised(text)})
+    finder = SpanFinder({"text": as_marked_up(text)})
     for value, source in (
         ("Black & Decker", "Black &amp; Decker"),
         ("$49 99", "$49<sup>99"),

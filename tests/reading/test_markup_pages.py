@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemax.io.document_files import read_html
-from schemax.reading.markup import MarkedUp, plain_text, recognised
+from schemax.reading.markup import MarkedUp, as_marked_up, plain_text
 
 # ● is a visible word, ○ a hidden one, ¤ any attributes, ¶ a line break.
 ATTRIBUTES = """
@@ -78,7 +78,7 @@ def page_of(elements: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
 
 def check(elements: Sequence[tuple[str, str]]) -> None:
     source, words = page_of(elements)
-    page = recognised(source)
+    page = as_marked_up(source)
     assert isinstance(page, MarkedUp)
     shown = list(re.finditer(r"(?:seen|veiled)\d+x", page.plain))
     assert [match[0] for match in shown] == words
@@ -105,5 +105,5 @@ ALIKE = [line for line in VISIBLE + HIDDEN if not re.search(r"CDATA\[●|<noscri
 @pytest.mark.parametrize("line", ALIKE)
 def test_texts_show_what_files_show(line: str) -> None:
     source, words = page_of([(line, "")])
-    for text in (plain_text(recognised(source)), read_html(source.encode())):
+    for text in (plain_text(as_marked_up(source)), read_html(source.encode())):
         assert re.findall(r"(?:seen|veiled)\d+x", text) == words

@@ -28,7 +28,7 @@ from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling.draw import largest, uniform
 from schemax.runtime.slots.plan import plan_prompt
-from schemax.runtime.slots.requests import new_request, seeded, with_retries
+from schemax.runtime.slots.requests import new_request, seeded_digest, with_retries
 from schemax.tokens import PromptIds, StopTable
 
 
@@ -275,7 +275,7 @@ def test_keys_and_values_are_stored_where_a_pass_says() -> None:
 def test_uniform_numbers_are_uniform_and_independent() -> None:
     keys = torch.stack([torch.arange(20_000) * 7919, torch.arange(20_000) % 16], dim=1)
     digests = keys[:, 0].tolist()
-    reseeded = torch.tensor([seeded(digest, 2) for digest in digests])
+    reseeded = torch.tensor([seeded_digest(digest, 2) for digest in digests])
     draws = uniform(keys, step=3).numpy()
     assert draws.min() >= 0
     assert draws.max() < 1

@@ -19,7 +19,7 @@ from schemax.compiler.skeleton import leaves_of_item, slot_attribute
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples, row_ids
 from schemax.evaluation.labelled_schemas import as_declared, parts_of, without_extra
-from schemax.evaluation.scores import labelled, score_predictions
+from schemax.evaluation.scores import labelled_texts, score_predictions
 from schemax.extraction.labels import slot_text
 from schemax.formats import get_format
 from schemax.results import build
@@ -91,7 +91,7 @@ def test_predictions_are_compared_with_labels(tmp_path: Path) -> None:
     slots = slots_of(STATED, JSON)
     found = build(Everything, ATTRIBUTES, slots, JSON, index=0, document_id=None)
     values = {name: field.value for name, field in found.fields.items()}
-    predictions = labelled(examples, [values], SCHEMAS)
+    predictions = labelled_texts(examples, [values], SCHEMAS)
     scores = score_predictions(examples, predictions)
     assert [p.attribute for p in scores.pairs if p.outcome not in ("vc", "nn")] == []
     assert len(scores.pairs) == len(ATTRIBUTES)

@@ -25,7 +25,7 @@ from schemax.config import DecodingConfig
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, read_examples
 from schemax.evaluation.labelled_schemas import as_declared, note_misfits
-from schemax.evaluation.scores import labelled
+from schemax.evaluation.scores import labelled_texts
 from schemax.extraction.schema import AttrSchema
 from schemax.extraction.stated import as_text
 from schemax.formats import get_format
@@ -142,7 +142,7 @@ def test_labels_that_the_schema_refuses_are_named_and_not_taught(
 def test_predictions_are_compared_with_labels_item_by_item(tmp_path: Path) -> None:
     (example,) = examples(tmp_path)
     ports = [Port(kind="HDMI", version=2.1, uses=["tv", "pc"]), Port(kind="USB")]
-    (found,) = labelled([example], [{"ports": ports}], {"tv": Television})
+    (found,) = labelled_texts([example], [{"ports": ports}], {"tv": Television})
     written = json.loads(found["ports"])
     assert written[1] == {"kind": "USB"}
     label = example.attributes["ports"]

@@ -26,7 +26,7 @@ from schemax.training.schedule import (
     RowLimits,
     batches_of,
     pack,
-    padded,
+    padded_length,
     padding_share,
     plan_schedule,
 )
@@ -217,11 +217,11 @@ def test_rows_hold_what_they_may_and_batches_are_hardly_padded(
         one.name for one in features
     )
     assert all(len(row.features) <= 8 and len(row) <= 4000 for row in rows)
-    assert all(len(batch) * padded(max(map(len, batch))) <= 4000 for batch in batches)
+    assert all(len(batch) * padded_length(max(map(len, batch))) <= 4000 for batch in batches)
     assert padding_share(batches) < 0.1
     dataset = BatchDataset(batches, {"tv": compiled}, 0)
     batch = dataset[0]
-    assert batch["input_ids"].shape == (len(batches[0]), padded(max(map(len, batches[0]))))
+    assert batch["input_ids"].shape == (len(batches[0]), padded_length(max(map(len, batches[0]))))
     assert batch["real"].sum() == sum(map(len, batches[0]))
     # One document is longer than a batch may be: it is a row, and a batch, of its own.
     assert [len(r.features) for r in pack(features[:3], head, RowLimits(10, 8))] == [1, 1, 1]

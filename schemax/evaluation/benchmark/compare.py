@@ -24,7 +24,7 @@ from schemax.evaluation.benchmark.measure import Rules, measure_engines
 from schemax.evaluation.benchmark.workload import Workload, annotated_work, read_rows
 from schemax.evaluation.examples import Example, accepted
 from schemax.evaluation.labelled_schemas import annotated_schemas
-from schemax.evaluation.scores import extractions_of, labelled, values_of
+from schemax.evaluation.scores import extractions_of, labelled_texts, values_of
 from schemax.extraction.extractor import Extractor
 from schemax.runtime.models.loading.load import load
 from schemax.runtime.models.packed import num_rows
@@ -185,7 +185,7 @@ def ask_server(subject: Subject, comparison: ComparisonSettings) -> dict[str, An
     examples, token_prices = subject.examples, comparison.token_prices
     schemas = annotated_schemas(examples)
     try:
-        extractor = _connected(comparison, subject.tokenizer)
+        extractor = _connected_extractor(comparison, subject.tokenizer)
         warm_up = extractions_of(extractor, examples[:1], schemas)
         usage = extractor.model.client.usage
         usage.clear()
@@ -200,7 +200,9 @@ def ask_server(subject: Subject, comparison: ComparisonSettings) -> dict[str, An
     values = [values_of(item) for item in items]
     flags = [
         value in accepted(example.attributes.get(name))
-        for example, predicted in zip(examples, labelled(examples, values, schemas), strict=True)
+        for example, predicted in zip(
+            examples, labelled_texts(examples, values, schemas), strict=True
+        )
         for name, value in predicted.items()
     ]
     read, tokens = usage.get("prompt_tokens"), usage.get("completion_tokens")
@@ -221,7 +223,7 @@ def ask_server(subject: Subject, comparison: ComparisonSettings) -> dict[str, An
     }
 
 
-def _connected(comparison: ComparisonSettings, tokenizer: Any) -> Extractor:
+def _connected_extractor(comparison: ComparisonSettings, tokenizer: Any) -> Extractor:
     url, _, model = (comparison.server or "").partition("#")
     settings: Any = {"model": model or None, "concurrency": comparison.concurrency}
     try:

@@ -202,7 +202,7 @@ PRICE = "$ per 1,000"
 
 
 def columns(report: Report) -> tuple[str, ...]:
-    return (*COLUMNS, PRICE) if _priced(report) else COLUMNS
+    return (*COLUMNS, PRICE) if _is_priced(report) else COLUMNS
 
 
 def table_rows(
@@ -212,7 +212,7 @@ def table_rows(
 
     passes: forward passes per product; ±: half the range of the repeats; MiB: peak memory.
     """
-    priced = _priced(report)
+    priced = _is_priced(report)
     chosen = report.engines if rows is None else rows
     ordered = sorted(chosen, key=lambda row: (row.kind != "bound", -row.products_per_second))
     for row in ordered:
@@ -271,5 +271,5 @@ def number(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3g}"
 
 
-def _priced(report: Report) -> bool:
+def _is_priced(report: Report) -> bool:
     return any(row.dollars_per_1000 is not None for row in report.engines)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from schemax.compiler import CompiledSchema, compile_schema
-from schemax.evaluation.examples import Example, canonical, read_examples
+from schemax.evaluation.examples import Example, canonical_value, read_examples
 from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.tokens import Ids, PromptIds, StopTable
 
@@ -273,7 +273,7 @@ def _answers(example: Example, compiled: CompiledSchema, eos_id: int) -> tuple[I
     """Returns the answers, each up to the token that completes the stop rule, or to an EOS id."""
     answers = []
     for attribute in compiled.attributes:
-        value = canonical(example.attributes.get(attribute.label))
+        value = canonical_value(example.attributes.get(attribute.label))
         ids = compiled.codec.encode(compiled.format.escape(value) + compiled.format.delimiter)
         length = compiled.stop.length(ids)
         answers.append((*ids, eos_id) if length is None else tuple(ids[:length]))

@@ -18,7 +18,7 @@ from schemax.errors import InputError, SchemaError, TemplateError
 from schemax.evaluation.diagnosis.unloaded import Unloaded
 from schemax.extraction.declarations import (
     classes_of,
-    imported,
+    imported_module,
     load_schema,
     read_schema,
     text_of_file,
@@ -67,16 +67,16 @@ def findings(
     where: a module, a file of classes or documents, a class in a file, a folder of documents, or a
     ready-made name. Raises InputError for a place that cannot be read or declares nothing.
     """
-    declared = list(_declared(where))
+    declared = list(_declarations(where))
     if not declared:
         raise InputError(f"{where} declares nothing: no class with fields, no JSON Schema document")
     faults: list[Finding] = []
     for declaration in declared:
-        faults += _refusals(declaration) or _compiled(declaration, model, formats)
+        faults += _refusal_findings(declaration) or _compile_findings(declaration, model, formats)
     return [declaration.name for declaration in declared], faults
 
 
-def _declared(where: str) -> Iterator[_Declaration]:
+def _declarations(where: str) -> Iterator[_Declaration]:
     path = Path(where)
     if path.is_dir() or where.endswith(".json"):
         for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
@@ -87,14 +87,14 @@ def _declared(where: str) -> Iterator[_Declaration]:
     elif where in schema_names():
         yield _Declaration(where, where, load_schema(where))
     else:
-        yield from map(_of_class, classes_of(imported(where)).values())
+        yield from map(_of_class, classes_of(imported_module(where)).values())
 
 
 def _of_class(model: Any) -> _Declaration:
     return _Declaration(model.__name__, _line_of(model, None), model)
 
 
-def _refusals(declaration: _Declaration) -> list[Finding]:
+def _refusal_findings(declaration: _Declaration) -> list[Finding]:
     if declaration.document is not None:
         refused = refusals_of_document(declaration.document, AttrSchema)
     else:
@@ -116,7 +116,7 @@ def _finding(
     return Finding(level, name, field, place, reason, formats)
 
 
-def _compiled(
+def _compile_findings(
     declaration: _Declaration, model: Unloaded, formats: Mapping[str, OutputFormat]
 ) -> list[Finding]:
     """Returns the refusals and warnings when a declaration is compiled in each of the formats."""

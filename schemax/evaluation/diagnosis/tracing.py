@@ -138,7 +138,7 @@ class Tracer:
         """Adds a pass's steps; a request that begins again replaces its later steps."""
         if progress.steps or progress.others:
             del self.passes[progress.number :], self._others[progress.number :]
-            self.passes.append(tuple(map(self._written, progress.steps)))
+            self.passes.append(tuple(map(self._traced_step, progress.steps)))
             self._others.append(progress.others)
         self._done.update(progress.done)
 
@@ -156,7 +156,7 @@ class Tracer:
             extraction,
         )
 
-    def _written(self, step: SlotStep) -> TracedStep:
+    def _traced_step(self, step: SlotStep) -> TracedStep:
         codec = self._compiled.codec
         # The first token holds the end of the key if the tokenizer merges key and value.
         is_first = self._slots and not step.path and step.start == 0

@@ -243,7 +243,7 @@ def flex(
             return score + added[batch, place if added.shape[1] > 1 else 0, seen]
         return torch.where(seen <= place, score, -torch.inf) if causal else score
 
-    run: Any = flex_attention if query.device.type == "cpu" else _compiled(flex_attention)
+    run: Any = flex_attention if query.device.type == "cpu" else _compiled_function(flex_attention)
     out, aux = run(
         query.transpose(1, 2),
         key,
@@ -257,7 +257,7 @@ def flex(
 
 
 @cache
-def _compiled(function: Callable[..., Any]) -> Any:
+def _compiled_function(function: Callable[..., Any]) -> Any:
     return torch.compile(function, dynamic=True)
 
 

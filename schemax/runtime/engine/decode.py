@@ -102,7 +102,7 @@ class Windows:
                 equal.places.append(place)
                 continue
             new = new_request(prompt, stop, self._config, place)
-            request = checked(self._model, new, self._config)
+            request = checked_request(self._model, new, self._config)
             if isinstance(request, Request):
                 known[key] = request
                 requests.append(request)
@@ -114,7 +114,9 @@ class Windows:
         return requests, refused
 
 
-def checked(model: AnyModel, request: Request, config: DecodingConfig) -> Request | list[Placed]:
+def checked_request(
+    model: AnyModel, request: Request, config: DecodingConfig
+) -> Request | list[Placed]:
     """The request with retry budgets, or one refusal per document."""
     if problem := exceeds(request.max_position, model.max_positions):
         tokens = enumerate(request.num_document_tokens, request.places[0])
@@ -148,7 +150,7 @@ def decode(
     """
     requests: list[Request] = []
     for place, prompt in enumerate(prompts):
-        request = checked(model, new_request(prompt, stop, config, place), config)
+        request = checked_request(model, new_request(prompt, stop, config, place), config)
         if not isinstance(request, Request):
             raise ValueError(request[0][1].problem)
         requests.append(request)

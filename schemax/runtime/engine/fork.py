@@ -224,7 +224,7 @@ def _grow(
     def request_of(slot: int) -> Request:
         return rows[slot].request
 
-    key, key_length = _padded([row.slot.key for row in rows], device)
+    key, key_length = _padded_rows([row.slot.key for row in rows], device)
     owner = torch.tensor([numbers[row.request] for row in rows], device=device)
     stems = torch.tensor([[*r.prefix, *r.stem.tolist()] for r in requests], device=device)
     live = torch.arange(len(rows), device=device)
@@ -269,7 +269,7 @@ def _grow(
     ]
 
 
-def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+def _padded_rows(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
     """(S, longest) ids and (S,) lengths."""
     lengths = torch.tensor([len(row) for row in rows])
     padded = torch.zeros(len(rows), max(1, int(lengths.max())), dtype=torch.int64)

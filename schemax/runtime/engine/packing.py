@@ -13,8 +13,8 @@ import numpy as np
 
 from schemax.runtime.attention.batch import Batch, KVSegment, KVWrite, Places, SegmentKind, stems
 from schemax.runtime.engine.scheduler import Scheduler
-from schemax.runtime.slots.arrays import Ints, grouped, padded_runs, ranks, run_of
-from schemax.runtime.slots.block_table import UNSEEN, padded
+from schemax.runtime.slots.arrays import Ints, grouped_by_row, padded_runs, ranks, run_of
+from schemax.runtime.slots.block_table import UNSEEN, padded_values
 
 # Bounds of slots' own tokens that share a segment, so that few tokens are not padded to many.
 _BUCKETS = (8, 32, 128, 512, 2048, 8192, 32768, 1 << 62)
@@ -216,7 +216,7 @@ class _Builder:
     def _beside(self, kind: SegmentKind, tokens: Ints, row: Ints, key_positions: Ints) -> KVSegment:
         """The segment of some of the E tokens, a run, over their documents. row: (t,) documents."""
         num_rows = len(key_positions)
-        rank, queries = grouped(self.num_stem + tokens, row, num_rows)
+        rank, queries = grouped_by_row(self.num_stem + tokens, row, num_rows)
         visible = np.zeros(queries.shape, np.int64)
         visible[row, rank] = self.scheduler.table.visible[self.owner[tokens]]
         length = int(visible.max())
@@ -238,8 +238,8 @@ class _Builder:
         """The segment of tokens of `causal` slots over the values of their requests."""
         table, owner = self.scheduler.table, self.owner[tokens]
         requests, row = np.unique(table.request[owner], return_inverse=True)
-        pool, positions, orders = padded([*map(self.scheduler.values_of, requests.tolist())])
-        rank, queries = grouped(self.num_stem + tokens, row, len(requests))
+        pool, positions, orders = padded_values([*map(self.scheduler.values_of, requests.tolist())])
+        rank, queries = grouped_by_row(self.num_stem + tokens, row, len(requests))
         own_orders = np.full(queries.shape, UNSEEN)  # padding sees all keys
         own_orders[row, rank] = table.order[owner]
         return KVSegment(

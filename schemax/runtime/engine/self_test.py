@@ -87,7 +87,7 @@ def why_not_packed(model: DecoderModel) -> str | None:
     Models whose attention bypasses transformers' interface, or that ignore positions, fail.
     """
     try:
-        got, expected = _packed(model)
+        got, expected = _logits_of_branches(model)
     except Exception as error:  # model code of any kind, run as it was not written for
         if is_out_of_memory(error):
             raise
@@ -100,7 +100,7 @@ def why_not_packed(model: DecoderModel) -> str | None:
     return f"gives other logits in packed passes ({_off(difference)})"
 
 
-def _packed(model: DecoderModel) -> tuple[Tensor, Tensor]:
+def _logits_of_branches(model: DecoderModel) -> tuple[Tensor, Tensor]:
     """Logits of three branches' last tokens: of packed passes, and of plain passes."""
     stem, branches = _ids(model, 25), _ids(model, 15).view(3, 5)
     keys: tuple[Ids, ...] = tuple(tuple(branch[:4].tolist()) for branch in branches)

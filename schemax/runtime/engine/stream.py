@@ -203,7 +203,7 @@ class _Flight:
             scheduler.cancel(self.leaving)
             self.leaving.clear()
         room = limits.pass_tokens - len(scheduler.growing)
-        share = scheduler.follow_ups.share(limits.pass_tokens, self._wanted())
+        share = scheduler.follow_ups.share(limits.pass_tokens, self._wanted_tokens())
         room -= scheduler.spawn(room, share)
         while not scheduler.follow_ups.is_held_up:
             request = source.head(may_take=scheduler.num_repeated < _MOST_REPEATED)
@@ -225,7 +225,7 @@ class _Flight:
             self._resize(scheduler.rows.num_rows, scheduler.rows.width)
         scheduler.begin_pass()
 
-    def _wanted(self) -> int:
+    def _wanted_tokens(self) -> int:
         """Tokens of the request that could enter beside what others call for; 0 for none."""
         scheduler = self.scheduler
         if scheduler.follow_ups.is_empty:

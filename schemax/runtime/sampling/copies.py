@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from schemax.runtime.sampling.grammar import Bits, packed
+from schemax.runtime.sampling.grammar import Bits, packed_bits
 from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.slot_table import SlotTable
 from schemax.tokens import DONE, FREE, CopyReader, CopySource, Ids
@@ -73,7 +73,7 @@ class Copies:
             bits = allowed[which[place]]
             key = int(which[place]), id(reader), state
             if key not in known:
-                known[key] = bits & packed(reader.allowed(state)[None])[0]
+                known[key] = bits & packed_bits(reader.allowed(state)[None])[0]
             narrow = known[key]
             if not narrow.any():
                 del self._bound[slot]
@@ -85,5 +85,5 @@ class Copies:
     def _ends(self, slot: int) -> Bits:
         """The tokens that end a slot."""
         table = self._table
-        ends: Bits = packed(table.stops.next_state[table.state[slot]][None] == DONE)[0]
+        ends: Bits = packed_bits(table.stops.next_state[table.state[slot]][None] == DONE)[0]
         return ends

@@ -237,7 +237,7 @@ class Draw:
                 if self.is_strict[begin:end].any():
                     logits = allowed.where(strict[:, None], logits)
         given = self.given[part]
-        ids, is_drawn = self._chosen(allowed, part)
+        ids, is_drawn = self._chosen_tokens(allowed, part)
         ids = torch.where(given >= 0, given, ids)
         if unbound_ids is not None:
             legal = legal.where(strict | is_drawn | (unbound_ids != ids), 0.0)
@@ -246,7 +246,7 @@ class Draw:
         logprobs = logits.log_softmax(dim=-1, dtype=torch.float32).gather(1, wanted)
         return torch.cat([ids[None].float(), logprobs.T, legal])
 
-    def _chosen(self, logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+    def _chosen_tokens(self, logits: Tensor, part: slice) -> tuple[Tensor, Tensor]:
         """(s, V) logits of a part of the rows -> (s,) tokens, and True for drawn tokens."""
         is_drawn = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
         begin, end = np.searchsorted(self.drawn, [part.start, part.stop])
@@ -361,7 +361,7 @@ class FewTokens:
     totals: Floats
 
 
-def flattened(ids: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
+def flattened_rows(ids: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
     """Flattens n rows of tokens: (F,) tokens, (F,) the row of each, (n,) the start of each row."""
     counts = np.array([len(row) for row in ids], np.int64)
     none = np.zeros(0, np.int64)
@@ -372,7 +372,9 @@ def flattened(ids: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:
     )
 
 
-def normalised(few: FewTokens) -> tuple[Ints, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def best_logprobs(
+    few: FewTokens,
+) -> tuple[Ints, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """(n,) the place of each row's best token, (F,) log-probabilities among the allowed tokens, and
     (n,) log-sum-exps of their logits."""
     picked, top = best_of(few.logits, few.owner, few.starts)

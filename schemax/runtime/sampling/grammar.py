@@ -215,7 +215,7 @@ def allowed_ids(bits: Bits) -> Ints:
     return ids
 
 
-def packed(allowed: npt.NDArray[np.bool_]) -> Bits:
+def packed_bits(allowed: npt.NDArray[np.bool_]) -> Bits:
     """(n, V) -> (n, ceil(V / 32)) the same, 32 a word."""
     width = -(-allowed.shape[1] // 32)
     data = np.zeros((len(allowed), 4 * width), np.uint8)

@@ -21,11 +21,11 @@ from schemax.runtime.sampling.draw import (
     FewTokens,
     Floats,
     Masks,
+    best_logprobs,
     best_of,
     draw,
-    flattened,
+    flattened_rows,
     log_totals,
-    normalised,
 )
 from schemax.runtime.sampling.grammar import Bits, Node
 from schemax.runtime.sampling.slot_grammars import MATCHER, NODE, TEXT, UNBOUND, SlotGrammars
@@ -180,7 +180,7 @@ class Sampler:
         strict, texts: masks by row.
         again: True if texts choose a second time, under their masks.
         """
-        ids, owner, starts = flattened(few_ids)
+        ids, owner, starts = flattened_rows(few_ids)
         is_bound = (self._table.temperature[slots[texts.places]] > 0) | again
         bound = strict.merged(texts.where(is_bound))
         staged, (few_places, id_places, few_tokens) = Draw.staged(
@@ -211,12 +211,12 @@ class Sampler:
     ) -> None:
         """Chooses for rows with few allowed tokens; probabilities are shares of these tokens."""
         counts = np.bincount(few.owner)
-        picked, logprobs, mass = normalised(few)
+        picked, logprobs, mass = best_logprobs(few)
         chosen.legal_logprobs[rows] = np.minimum(mass - few.totals, 0)
         table = self._table
         if table.is_calibrated[slots].any():
             few = replace(few, logits=self._without_priors(slots, nodes, few))
-            picked, logprobs, _ = normalised(few)
+            picked, logprobs, _ = best_logprobs(few)
         (drawn,) = np.nonzero(table.temperature[slots])
         if len(drawn):
             picked[drawn] = few.starts[drawn] + self._drawn_of_few(slots, few, counts, drawn)

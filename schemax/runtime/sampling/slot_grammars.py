@@ -23,7 +23,7 @@ from schemax.runtime.sampling.grammar import (
     Node,
     ask_matchers,
     explore_nodes,
-    packed,
+    packed_bits,
 )
 from schemax.runtime.slots.arrays import Ints
 from schemax.runtime.slots.filling import AskedSlot
@@ -218,7 +218,7 @@ class SlotGrammars:
         """Tokens that a table of free text allows in one of its states."""
         if (number, state) not in self._in_texts:
             allowed = self._text_tables[number][state] != TEXT_REFUSED
-            self._in_texts[number, state] = Allowance(packed(allowed[None])[0])
+            self._in_texts[number, state] = Allowance(packed_bits(allowed[None])[0])
         return self._in_texts[number, state]
 
     def refused(self, slots: Ints, rows: Ints, ids: Ints) -> list[int]:

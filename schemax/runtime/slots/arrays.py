@@ -16,7 +16,7 @@ def ranks(counts: Ints) -> Ints:
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
 
 
-def grouped(places: Ints, row: Ints, num_rows: int) -> tuple[Ints, Ints]:
+def grouped_by_row(places: Ints, row: Ints, num_rows: int) -> tuple[Ints, Ints]:
     """(t,) ranks of places of the pass within their rows, and the (num_rows, n) places by row.
 
     row: (t,) the row of each place. Rows are padded with the first place.

@@ -122,7 +122,7 @@ class RequestValues:
         self.count = end
 
 
-def padded(values: list[RequestValues]) -> tuple[Ints, Ints, Ints]:
+def padded_values(values: list[RequestValues]) -> tuple[Ints, Ints, Ints]:
     """(B, M) places, positions and orders of the tokens of B requests."""
     shape = len(values), max(request.count for request in values)
     places, positions = np.zeros((2, *shape), np.int64)

@@ -109,7 +109,7 @@ class Filling:
             if child.role == "branch" and (not self._follows_branches or left <= 0):
                 continue
             number = child_number(slot.number, len(followed))
-            follow_up = self._asked(child, slot.digest, number, slot.sources, left)
+            follow_up = self._asked_child(child, slot.digest, number, slot.sources, left)
             if child.role == "free_text":
                 follow_up.slot_index, follow_up.path = slot.slot_index, slot.path
             followed.append(follow_up)
@@ -125,11 +125,11 @@ class Filling:
         request = self.request
         called = request.next_wave(self._earlier)
         digest, sources = request.digests[0], request.sources
-        self.slots = [self._asked(child, digest, child.number, sources) for child in called]
+        self.slots = [self._asked_child(child, digest, child.number, sources) for child in called]
         self.num_open = len(self.slots)
         return self.slots
 
-    def _asked(
+    def _asked_child(
         self,
         child: ChildSlot,
         digest: int,

@@ -30,7 +30,7 @@ _SHORTEST_PREFIX = 16
 _FREE = SlotSpec()
 
 
-def seeded(digest: int, seed: int) -> int:
+def seeded_digest(digest: int, seed: int) -> int:
     """A document's digest and a seed as the signed 64 bits that random numbers depend on."""
     mixed = (digest ^ seed * 0x9E3779B97F4A7C15) & ((1 << 64) - 1)
     return mixed - (1 << 64) if mixed >> 63 else mixed
@@ -85,7 +85,7 @@ class Request:
     layout: the layout of the slots.
     first_position: the position of the layout, right behind the opening.
     budgets: (N,) tokens, retries included.
-    digests: (J,) digests of the documents and the seed, for random numbers; see `seeded`.
+    digests: (J,) digests of the documents and the seed, for random numbers; see `seeded_digest`.
     decoding: the settings that the request is decoded with.
     stop: the stop rule of the slots.
     answers: (N,) given tokens, or None.
@@ -209,7 +209,7 @@ def new_request(
         layout=layout,
         first_position=first,
         budgets=layout.budgets,
-        digests=tuple(seeded(digest, config.seed) for digest in prompt.sampling_keys),
+        digests=tuple(seeded_digest(digest, config.seed) for digest in prompt.sampling_keys),
         decoding=config,
         stop=stop,
         answers=answers,

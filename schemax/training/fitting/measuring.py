@@ -161,7 +161,7 @@ class Work:
 
 
 @contextmanager
-def _unwarned() -> Iterator[None]:
+def _without_warnings() -> Iterator[None]:
     """Silences warnings about prompts: most prompts that are tried are never used."""
     package_logger = logging.getLogger("schemax")
     before = package_logger.level
@@ -208,7 +208,7 @@ def _read(
     schemas = {name: schema for name, schema in work.schemas.items() if name in wanted}
     records = (shown_record(work.examples[row]) for row in rows)
     prompt = work.prompt(candidate)
-    with _unwarned():
+    with _without_warnings():
         try:
             reader = work.extractor.with_prompt(prompt)
             reading = reader.extractions(records, schemas, category="category")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from schemax.base.messages import counted
 from schemax.config import Constrain
-from schemax.evaluation.scores import f1_interval, f1_of, resampled
+from schemax.evaluation.scores import f1_interval, f1_of, resampled_counts
 
 RowNumbers = tuple[int, ...]
 """Places in the sequence of labelled documents."""
@@ -314,7 +314,7 @@ class Search:
         generator = random.Random(f"{self.seed}, demonstrations")
         for _ in range(self.rounds):
             proposals: list[Mapping[str, RowNumbers]] = []
-            for change in (_grown, _swapped, _replaced, _reordered):
+            for change in (_grown_rows, _swapped_rows, _replaced_rows, _reordered_rows):
                 proposal = {}
                 for category, rows in self.best.shown.items():
                     left = [row for row in self.pool[category] if row not in rows]
@@ -350,19 +350,19 @@ def score(outcomes: Outcomes) -> float:
 def better_share(before: Outcomes, after: Outcomes) -> float:
     """Returns the share of bootstrap draws, paired by document, in which `after` is better."""
     pair = np.concatenate((before, after), axis=1)
-    drawn = resampled(pair)
+    drawn = resampled_counts(pair)
     first, second = f1_of(drawn[:, :5]), f1_of(drawn[:, 5:])
     return float(np.mean(second > first))
 
 
-def _grown(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
+def _grown_rows(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
     """Adds a quarter more rows, at least 1, drawn from the unused rows that cover most."""
     count = max(1, len(rows) // 4)
     likely = left[: 2 * count]
     return (*rows, *generator.sample(likely, min(count, len(likely))))
 
 
-def _swapped(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
+def _swapped_rows(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
     """Replaces a quarter of the rows, at least 1, by unused rows."""
     count = min(max(1, len(rows) // 4), len(left))
     gone = generator.sample(range(len(rows)), min(count, len(rows)))
@@ -373,11 +373,11 @@ def _swapped(rows: RowNumbers, left: Sequence[int], generator: random.Random) ->
     return tuple(changed)
 
 
-def _replaced(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
+def _replaced_rows(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
     """Replaces all rows, or as many as there are unused rows."""
     there = generator.sample(left, min(len(rows), len(left)))
     return (*there, *rows[: len(rows) - len(there)])
 
 
-def _reordered(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
+def _reordered_rows(rows: RowNumbers, left: Sequence[int], generator: random.Random) -> RowNumbers:
     return tuple(generator.sample(rows, len(rows)))

@@ -93,7 +93,7 @@ def load(
     files = find_files(str(name), None if adapter is None else str(adapter), revision)
     config = load_config(files)
     # Before the weights: a broken file must not cost the time to load these.
-    calibration, trained = _calibration(files), _trained(files)
+    calibration, trained = _calibration(files), _trained_with(files)
     tokenizer = _tokenizer(files, config)
     model = _weights(
         files,
@@ -161,11 +161,11 @@ def load_tokenizer(name: str | Path) -> Loaded:
     files = ModelFiles.of(str(name), None)
     if files.gguf is not None:
         tokenizer = gguf_tokenizer(files.gguf)
-        return Loaded(None, tokenizer, _template(files), _calibration(files), _trained(files))
+        return Loaded(None, tokenizer, _template(files), _calibration(files), _trained_with(files))
     if files.find("tokenizer.json") is None:
         raise ModelError(f"{name} has no tokenizer.json")
     folder = str(files.folder)
-    return Loaded(None, folder, _template(files), _calibration(files), _trained(files))
+    return Loaded(None, folder, _template(files), _calibration(files), _trained_with(files))
 
 
 # Options
@@ -233,7 +233,7 @@ def _template(files: ModelFiles) -> str | None:
         return text if text is None or "\n" in text else f"{text}\n"
 
 
-def _trained(files: ModelFiles) -> TrainedWith:
+def _trained_with(files: ModelFiles) -> TrainedWith:
     """The settings of training, of the adapter or else of the base model."""
     path = files.find(TRAINED)
     with refusing(str(path)):
