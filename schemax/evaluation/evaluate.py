@@ -43,12 +43,7 @@ from schemax.evaluation.labelled_schemas import (
     parts_of,
 )
 from schemax.evaluation.runs import EvaluationRun, Judged
-from schemax.evaluation.scores import (
-    by_attribute,
-    labelled_texts,
-    score_predictions,
-    values_of,
-)
+from schemax.evaluation.scores import by_attribute, labelled_texts, score_predictions, values_of
 from schemax.evaluation.seen import note_seen
 from schemax.evaluation.shots import Shots, shots_for, with_prompts
 from schemax.extraction.extractor import Extractor

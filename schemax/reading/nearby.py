@@ -39,10 +39,8 @@ def read_nearby(
     """
     if not _BARE.fullmatch(text):
         return None
-    places = (
-        place for document in documents for place in _numbers_in(text, document, unit, language)
-    )
-    stated = list(islice(places, _MOST_PLACES))
+    units = (name for source in documents for name in _numbers_in(text, source, unit, language))
+    stated = list(islice(units, _MOST_PLACES))
     if not stated or "" in stated:
         return None
     phrases = [phrase for phrase in stated if phrase[0] != _UNREAD]

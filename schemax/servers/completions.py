@@ -115,9 +115,8 @@ class CompletionsModel(RemoteModel):
     async def fill(self, request: Request) -> tuple[SlotOutput, ...]:
         filling = Filling(request, follows_branches=self.scores_choices)
         if request.answers is not None:
-            return tuple(
-                await asyncio.gather(*(self._score_slot(request, s) for s in filling.slots))
-            )
+            scored = (self._score_slot(request, slot) for slot in filling.slots)
+            return tuple(await asyncio.gather(*scored))
         await self._slots(filling, filling.slots)
         return filling.outputs
 

@@ -197,12 +197,10 @@ def ask_server(subject: Subject, comparison: ComparisonSettings) -> dict[str, An
     for item in (*warm_up, *items):
         if not item.slots:
             raise BenchmarkError(item.errors[0].message)
-    values = [values_of(item) for item in items]
+    texts = labelled_texts(examples, list(map(values_of, items)), schemas)
     flags = [
         value in accepted(example.attributes.get(name))
-        for example, predicted in zip(
-            examples, labelled_texts(examples, values, schemas), strict=True
-        )
+        for example, predicted in zip(examples, texts, strict=True)
         for name, value in predicted.items()
     ]
     read, tokens = usage.get("prompt_tokens"), usage.get("completion_tokens")
