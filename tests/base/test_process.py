@@ -130,7 +130,7 @@ def test_the_doctor_says_which_dtype_is_taken_and_why(
     processor, dtype = processor_checks(trained)
     assert processor.found == (
         "AVX2, AVX-512, VNNI; no AVX512-BF16, no AMX; "
-        f"products in bfloat16 take {1 / speedup:.2g} of the time of float32"
+        f"products in bfloat16 take {1 / speedup:.2g} times as long as in float32"
     )
     assert dtype.found.startswith(expected)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")

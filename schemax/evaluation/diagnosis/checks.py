@@ -97,7 +97,7 @@ def processor_checks(trained: str | None) -> Iterator[Check]:
     facts = [
         ", ".join(name for name, there in had.items() if there),
         ", ".join(f"no {name}" for name, there in had.items() if not there),
-        f"products in bfloat16 take {1 / bfloat16_speedup():.2g} of the time of float32",
+        f"products in bfloat16 take {1 / bfloat16_speedup():.2g} times as long as in float32",
     ]
     if limit := os.environ.get("ONEDNN_MAX_CPU_ISA"):
         facts.append(f"held to ONEDNN_MAX_CPU_ISA={limit}")
