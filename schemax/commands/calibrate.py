@@ -12,6 +12,7 @@ from typing import Any
 from schemax.base.calibration import FILE, PROMISE_COLUMNS, read_calibration, write_calibration
 from schemax.base.messages import counted, say
 from schemax.base.options import option
+from schemax.base.resources import OURS, resource_dir
 from schemax.base.terminal import show, table
 from schemax.base.trained import SEEN, note_trained
 from schemax.commands import options
@@ -126,6 +127,11 @@ def _folder(model: str | None) -> Path:
     place = Path(options.model_place(name))
     if place.is_file():  # a GGUF file, which has its calibration beside it
         return Path(name).parent
+    if place in map(resource_dir, OURS):
+        raise UsageError(
+            f"{name} belongs to schemax, and {FILE} is written into the model's folder; copy "
+            f"{place} and name the copy"
+        )
     if not place.is_dir():
         raise UsageError(
             f"{name} is not a local folder, and {FILE} is written into the model's folder; "

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from schemax.attributes import attr
 from schemax.base.calibration import FILE, Calibration, read_calibration
+from schemax.base.resources import resource_dir
 from schemax.base.trained import SEEN
 from schemax.commands.cli import app
 from schemax.errors import InputError
@@ -355,6 +356,8 @@ def test_what_calibrate_refuses(
         run(gold, "--model", "org/name"), "org/name is not a local folder", "hf download org/name"
     )
     refused(run(gold, "--model", "./nowhere"), "no model folder ./nowhere")
+    for ours in (Path("embedded"), resource_dir("embedded")):
+        refused(run(gold, "--model", ours), "embedded belongs to schemax", "name the copy")
     refused(run(gold, "--model", folder, "--format", "json,toml"), "toml")
     refused(run(gold, "--model", folder, "--decoding", "autoregressive"), "no confidence")
     refused(run(tmp_path / "absent.jsonl", "--model", folder), "absent.jsonl")
