@@ -102,7 +102,7 @@ def estimate(
     yield f"speed: {timed / seconds:,.1f} documents/s, measured on {counted(timed, 'row')}"
     yield f"expected: {_span(low, high)}"
     if price_per_hour is not None:
-        costs = (f"${value / 3600 * price_per_hour:,.2f}" for value in (low, high))
+        costs = (dollars(value / 3600 * price_per_hour) for value in (low, high))
         yield f"expected cost: {' to '.join(costs)}"
 
 
@@ -111,6 +111,11 @@ def _span(low: float, high: float) -> str:
     unit, name = next(pair for pair in _UNITS if high >= 2 * pair[0] or pair[0] == 1)
     figures = (f"{value / unit:,.{int(value < 10 * unit)}f}" for value in (low, high))
     return f"{' to '.join(figures)} {name}"
+
+
+def dollars(cost: float) -> str:
+    """A cost as people write it: to the cent from a dollar on, else to four digits, "$0.0013"."""
+    return f"${cost:,.2f}" if cost >= 1 else f"${cost:.4f}"
 
 
 def _look(source: InputFiles, task: Task) -> _Look:

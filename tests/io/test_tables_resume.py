@@ -31,6 +31,7 @@ from typer.testing import CliRunner
 from schemax.base.resources import resource_dir
 from schemax.commands import options
 from schemax.commands.cli import app
+from schemax.io.estimate import dollars
 
 
 @pytest.fixture
@@ -304,6 +305,13 @@ def test_a_dry_run_tells_what_it_would_take(
     assert 0 < float(low) < float(high)
     assert re.fullmatch(r"\$\d+\.\d\d to \$\d+\.\d\d", said["expected cost"])
     assert not list(tmp_path.glob("*out*"))
+
+
+@pytest.mark.parametrize(
+    ("cost", "shown"), [(0.00126, "$0.0013"), (0.5, "$0.5000"), (1234.5, "$1,234.50")]
+)
+def test_a_small_cost_keeps_its_digits(cost: float, shown: str) -> None:
+    assert dollars(cost) == shown
 
 
 @pytest.mark.parametrize("mode", slow_but({"error"}, ["error", "truncate", "chunk"]))
