@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from schemax.attributes.ready_made import schema_names
     from schemax.base.calibration import Calibration
     from schemax.compiler import CompiledSchema, compile_schema
-    from schemax.config import DecodingConfig
+    from schemax.config import DecodingConfig, register_layout
     from schemax.evaluation.calibrate import calibrated
     from schemax.evaluation.diagnosis import Diagnosis, doctor
     from schemax.extraction.declarations import load_schema, load_schemas
@@ -74,6 +74,7 @@ __all__ = [
     "load_schema",
     "load_schemas",
     "register_format",
+    "register_layout",
     "report",
     "schema_names",
 ]
@@ -83,7 +84,7 @@ _LAZY = {
     "schemax.attributes.ready_made": ("schema_names",),
     "schemax.base.calibration": ("Calibration",),
     "schemax.compiler": ("CompiledSchema", "compile_schema"),
-    "schemax.config": ("DecodingConfig",),
+    "schemax.config": ("DecodingConfig", "register_layout"),
     "schemax.evaluation.calibrate": ("calibrated",),
     "schemax.evaluation.diagnosis": ("Diagnosis", "doctor"),
     "schemax.extraction.declarations": ("load_schema", "load_schemas"),

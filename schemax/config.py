@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-Layout = Literal["gapped", "branched", "autoregressive"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Starts = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
+
 Documents = Literal["isolated", "stacked"]
 Slots = Literal["independent", "causal"]
 Constrain = Literal["document", "types", "nothing"]
@@ -78,13 +83,42 @@ def check_numbers(settings: Mapping[str, Any]) -> None:
             BOUNDS[name].check(name, value)
 
 
+def _algorithm_2(lengths: NDArray[np.int64], budgets: NDArray[np.int64]) -> NDArray[np.int64]:
+    lengths_with_gaps = lengths + budgets
+    starts: NDArray[np.int64] = lengths_with_gaps.cumsum() - lengths_with_gaps
+    return starts
+
+
+SKELETONS: dict[str, Starts] = {"gapped": _algorithm_2}
+"""The layouts of which all keys stand in one sequence; see `register_layout`."""
+
+
+def register_layout(name: str, starts: Starts) -> None:
+    """Registers a skeleton under a name that `DecodingConfig.layout` then takes, in this process.
+
+    All keys stand in one sequence, as in Algorithm 2 of the paper (`gapped`), and later tokens see
+    them; the layout says where each begins.
+
+    starts: (S,) lengths of keys and (S,) token budgets of values, in the order of slots, to (S,)
+        position ids of keys' first tokens, 0 right behind the output's opening. A key must begin
+        behind the key before it and as many position ids as that one's budget, else extracting
+        raises ValueError.
+
+    Raises ValueError for a name that is taken.
+    """
+    if name in (*SKELETONS, "branched", "autoregressive"):
+        raise ValueError(f"there is a layout {name!r} already")
+    SKELETONS[name] = starts
+
+
 @dataclass(frozen=True, slots=True)
 class DecodingConfig:
     """The settings of one decoding run.
 
     layout: `gapped` is the paper's Algorithm 2 (one skeleton, a gap of `k_max` position ids after
         every key); `branched` starts every key right after the output's opening, which equals one
-        request per attribute; `autoregressive` lets the model write keys and values in turn.
+        request per attribute; `autoregressive` lets the model write keys and values in turn;
+        `register_layout` adds others.
     documents: `isolated` documents see the instruction and themselves; `stacked` ones see each
         other, as in section 4.3.5 of the paper.
     slots: `independent` slots never see each other's values (equation 4); `causal` ones see the
@@ -123,7 +157,7 @@ class DecodingConfig:
     Raises ValueError for settings that contradict each other, and for numbers outside `BOUNDS`.
     """
 
-    layout: Layout = "branched"
+    layout: str = "branched"
     documents: Documents = "isolated"
     slots: Slots = "independent"
     documents_per_prompt: int = 1
@@ -141,13 +175,13 @@ class DecodingConfig:
 
     def __post_init__(self) -> None:
         for name, choices in (
-            ("layout", Layout),
-            ("documents", Documents),
-            ("slots", Slots),
-            ("constrain", Literal[Constrain, None]),
+            ("layout", (*SKELETONS, "branched", "autoregressive")),
+            ("documents", get_args(Documents)),
+            ("slots", get_args(Slots)),
+            ("constrain", get_args(Literal[Constrain, None])),
         ):
-            if getattr(self, name) not in get_args(choices):
-                allowed = ", ".join(map(repr, get_args(choices)))
+            if getattr(self, name) not in choices:
+                allowed = ", ".join(map(repr, choices))
                 raise ValueError(f"{name} must be one of {allowed}, not {getattr(self, name)!r}")
         if self.layout == "branched" and self.slots == "causal":
             raise ValueError(
@@ -191,9 +225,14 @@ class DecodingConfig:
         return self.layout == "branched" and self.documents == "isolated"
 
     @property
+    def has_skeleton(self) -> bool:
+        """True if all keys stand in one sequence, with gaps for the values (section 4.3.1)."""
+        return self.layout not in ("branched", "autoregressive")
+
+    @property
     def ends_with_line(self) -> bool:
         """True if a slot ends at the end of its line (section 4.3.4), not with its literal."""
-        return self.constrain == "nothing" and self.layout == "gapped"
+        return self.constrain == "nothing" and self.has_skeleton
 
     @property
     def is_held(self) -> bool:

@@ -105,11 +105,11 @@ class CompletionsModel(RemoteModel):
 
     def refusal(self, config: DecodingConfig) -> str | None:
         reason = super().refusal(config)
-        if reason or config.layout != "gapped":
+        if reason or not config.has_skeleton:
             return reason
         return (
-            f"{self.client.url} reads plain texts, and the layout 'gapped' has position ids of its "
-            "own; use the layouts 'branched' (the preset 'isolated') or 'autoregressive'"
+            f"{self.client.url} reads plain texts, and the layout {config.layout!r} has position "
+            "ids of its own; use the layouts 'branched' (the preset 'isolated') or 'autoregressive'"
         )
 
     async def fill(self, request: Request) -> tuple[SlotOutput, ...]:

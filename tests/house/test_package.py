@@ -113,6 +113,7 @@ def test_public_names() -> None:
         "load_schema",
         "load_schemas",
         "register_format",
+        "register_layout",
         "report",
         "schema_names",
     ]

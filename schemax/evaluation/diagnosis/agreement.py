@@ -41,7 +41,7 @@ def oracle_logits(
     the same token ids, with its own mask. For `gapped` slots, and for documents with their own
     demonstrations, a whole prompt is one pass under the rule of visibility.
     """
-    if config.layout != "gapped" and not prompt.demonstrations:
+    if not config.has_skeleton and not prompt.demonstrations:
         yield from _plain_requests(model, prompt, config, outputs)
         return
     assert isinstance(model, DecoderModel)
@@ -163,7 +163,7 @@ def agreements(model: Model, tokenizer: Any) -> Iterator[Agreement]:
         alike = [a.ids == b.ids for a, b in zip(slots, plain, strict=False)]
         yield replace(
             _compare(way, slots, expected, can_be_exact),
-            oracle="one pass" if config.layout == "gapped" else "plain requests",
+            oracle="one pass" if config.has_skeleton else "plain requests",
             like_plain=sum(alike) / len(slots) if len(slots) == len(plain) else 0.0,
         )
 

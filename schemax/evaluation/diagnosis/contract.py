@@ -253,11 +253,13 @@ def _autoregressive_steps(compiled: CompiledSchema) -> int | None:
 
 _VALUE_TOKENS = 2
 
+_SKELETON = (
+    "Keys: all stand in one skeleton, which every later token sees. After each key its slot's "
+    "k_max position ids are left free for the value."
+)
 _LAYOUTS = {
     "branched": "Keys: every key starts right after the prompt, in a branch of its own. Branches "
     "share position ids and see nothing of each other.",
-    "gapped": "Keys: all stand in one skeleton, which every later token sees. After each key its "
-    "slot's k_max position ids are left free for the value.",
     "autoregressive": "Keys: none are given. The model writes keys and values, one token after "
     "the other, and sees all that it has written.",
 }
@@ -278,7 +280,11 @@ def sentences(config: DecodingConfig) -> tuple[str, ...]:
     """Returns the rule of visibility for these settings, in words."""
     if config.layout == "autoregressive":
         return (_LAYOUTS[config.layout],)
-    return (_LAYOUTS[config.layout], _DOCUMENTS[config.documents], _SLOTS[config.slots])
+    return (
+        _LAYOUTS.get(config.layout, _SKELETON),
+        _DOCUMENTS[config.documents],
+        _SLOTS[config.slots],
+    )
 
 
 def picture(config: DecodingConfig) -> dict[str, Any]:

@@ -59,12 +59,12 @@ class ForkModel(LanguageModel):
                 f"{self.name} {self.obstacle}, so it decodes one row per slot, and "
                 "nearest_examples requires all examples in one sequence; leave the setting out"
             )
-        if config.layout != "gapped":
+        if not config.has_skeleton:
             return None
         return (
             f"{self.name} {self.obstacle}, so it decodes one row per slot, and the layout "
-            "'gapped' needs all slots in one sequence; use the layouts 'branched' (the preset "
-            "'isolated') or 'autoregressive'"
+            f"{config.layout!r} needs all slots in one sequence; use the layouts 'branched' (the "
+            "preset 'isolated') or 'autoregressive'"
         )
 
     def forward(self, input_ids: Tensor, state: Any, read: int) -> tuple[Tensor, Any]:

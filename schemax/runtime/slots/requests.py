@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from schemax.config import DecodingConfig
+from schemax.config import SKELETONS, DecodingConfig
 from schemax.runtime.slots.arrays import Ints, ranks
 from schemax.runtime.slots.outputs import DocumentOutput, Watcher
 from schemax.tokens import (
@@ -238,10 +238,11 @@ def slot_layout(
     budgets = np.tile(np.array(k_max, np.int64), num_documents)
     lengths = np.array([len(key) for key in flat], np.int64)
     is_branched = layout == "branched"
-    # Branches begin at the same place; in a skeleton, keys and gaps follow one another (Algorithm 2
-    # of the paper).
+    # Branches begin at the same place; in a skeleton, keys and gaps follow one another.
     ends = lengths.cumsum()
-    starts = np.zeros_like(lengths) if is_branched else ends - lengths + budgets.cumsum() - budgets
+    starts = np.zeros_like(lengths)
+    if layout not in ("branched", "autoregressive"):
+        starts = _key_starts(layout, lengths, budgets)
     token_ids = np.array([token for key in flat for token in key], np.int64)
     positions = np.repeat(starts, lengths) + ranks(lengths)
     last_position = starts + lengths - 1
@@ -270,6 +271,25 @@ def slot_layout(
         null_ids=np.array([spec.null_id for spec in slot_specs], np.int64),
         extent=max(extents),
     )
+
+
+def _key_starts(layout: str, lengths: Ints, budgets: Ints) -> Ints:
+    """(S,) position ids of the first tokens of a skeleton's keys; see `register_layout`."""
+    if layout not in SKELETONS:
+        raise ValueError(f"the layout {layout!r} is not registered in this process")
+    starts = np.asarray(SKELETONS[layout](lengths, budgets))
+    if starts.shape != lengths.shape or starts.dtype.kind != "i":
+        raise ValueError(
+            f"the layout {layout!r} must give {len(lengths)} integers, one a key, not {starts!r}"
+        )
+    least = np.concatenate([[0], (starts + lengths + budgets)[:-1]])
+    if len(early := np.flatnonzero(starts < least)):
+        first = int(early[0])
+        raise ValueError(
+            f"the layout {layout!r} begins key {first} at {starts[first]}, and the key before it "
+            f"with its gap ends at {least[first]}"
+        )
+    return starts.astype(np.int64)
 
 
 Filled = tuple[Request, tuple[SlotOutput, ...] | DocumentOutput]
