@@ -151,8 +151,7 @@ class XmlFormat(BaseFormat):
         groups = {labels[:depth] for labels in leaves for depth in range(1, len(labels))}
         tags = list(_TAG.finditer(text))
         closed_by = _closing_tags(tags)
-        # Of each answer; literals without and with their tags. A path that returns begins the next.
-        drafts: list[dict[Path, list[tuple[str, str]]]] = [{}]
+        elements: dict[Path, list[tuple[str, str]]] = {}  # each without and with its tags
         here: list[str] = []
         first = 0  # the tag behind the last value
         for place, tag in enumerate(tags):
@@ -175,15 +174,12 @@ class XmlFormat(BaseFormat):
                     literals = text[tag.end() : end.start()], text[tag.start() : end.end()]
                 else:  # the tag tells that the value is cut off
                     literals = (text[tag.start() : end and end.start()],) * 2
-                if path in drafts[-1] and path != [*drafts[-1]][-1]:
-                    drafts.append({})
-                drafts[-1].setdefault(path, []).append(literals)
+                elements.setdefault(path, []).append(literals)
                 first += end is not None and end[2] == name
             here.pop()
         return {
             path: parts[0][0] if len(parts) == 1 else "".join(whole for _, whole in parts)
-            for path, parts in drafts[0].items()
-            if drafts.count(drafts[0]) == len(drafts)
+            for path, parts in elements.items()
         }
 
 

@@ -1028,22 +1028,3 @@ def test_no_value_is_taken_out_of_two(format: str, text: str) -> None:
         output_format.unescape(literals["size",])
     same = output_format.parse(text.replace("55", "50"), [("size",)])
     assert output_format.unescape(same["size",]) == "50"
-
-
-@pytest.mark.parametrize(
-    ("format", "draft"),
-    [
-        ("json", '{"brand": "LG", "ports": ["USB"], "size": 50}'),
-        ("xml", "<result><brand>LG</brand><ports>USB</ports><size>50</size></result>"),
-        ("xml", "<brand>LG</brand>\n<ports>USB</ports>\n<size>50</size>"),
-    ],
-)
-def test_answers_that_differ_are_none(format: str, draft: str) -> None:
-    paths: list[tuple[str, ...]] = [("brand",), ("ports",), ("size",)]
-    output_format = get_format(format)
-    alone = output_format.parse(draft, paths)
-    assert output_format.unescape(alone["ports",], is_list=True) == ["USB"]
-    assert output_format.parse(f"{draft}\nThat is:\n{draft}", paths) == alone
-    for change in (("50", "55"), ("USB", "HDMI")):
-        both = f"{draft}\nNo, wait:\n{draft.replace(*change)}"
-        assert output_format.parse(both, paths) == {}
