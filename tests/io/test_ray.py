@@ -294,6 +294,7 @@ def test_files_are_those_of_one_process_whoever_dies(
     assert (tmp_path / "b.parquet").read_bytes() == whole
 
 
+@pytest.mark.release
 def test_a_cascade_has_the_rows_of_one_process(
     run: Run, saved_model: Path, tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +331,7 @@ def test_a_cascade_has_the_rows_of_one_process(
     assert brands == {id: values and values["brand"] for id, values in known.items()}
 
 
+@pytest.mark.release
 def test_errors_are_plain(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = jsonl(tmp_path / "in.jsonl", products(20))
     args = ("extract", "slow.py:Slow", source, "-o", "out.jsonl")

@@ -159,6 +159,7 @@ def test_numbers_are_cut_digit_by_digit(extractor: Extractor) -> None:
     assert "ĠĠ" in tokens
 
 
+@pytest.mark.release
 def test_gguf_equals_safetensors(smollm2: Path, smollm2_gguf: Path) -> None:
     plain = load(smollm2, device="cpu", dtype="bfloat16")
     found = load(smollm2_gguf, device="cpu", dtype="bfloat16")

@@ -214,7 +214,7 @@ def run(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     "changes", slow_but([{}], [{}, {"lora": 4}, {"gradient_accumulation": 2}]), ids=str
 )
