@@ -248,9 +248,9 @@ def read_parquet(
     size = handle.seek(0, SEEK_END)
     for number in range(file.num_row_groups):
         count, chunks = file.metadata.row_group(number).num_rows, _chunks(file, handle, number)
-        pairs = [(one.total_uncompressed_size, one.total_compressed_size) for one in chunks]
+        pairs = [(chunk.total_uncompressed_size, chunk.total_compressed_size) for chunk in chunks]
         # In the file, equal items of lists may take no bytes.
-        sizes = [one.total_uncompressed_size + 8 * (one.num_values - count) for one in chunks]
+        sizes = [chunk.total_uncompressed_size + 8 * (chunk.num_values - count) for chunk in chunks]
         if (unfolded := sum(sizes)) > max(_MOST, _DENSE * size):
             column = clipped(repr(chunks[sizes.index(max(sizes))].path_in_schema.split(".")[0]))
             reason = f"its row group unfolds to {unfolded:,} bytes, in a file of {size:,}"
