@@ -91,6 +91,8 @@ def _algorithm_2(lengths: NDArray[np.int64], budgets: NDArray[np.int64]) -> NDAr
 
 SKELETONS: dict[str, Starts] = {"gapped": _algorithm_2}
 """The layouts of which all keys stand in one sequence; see `register_layout`."""
+WITHOUT_SKELETON = ("branched", "autoregressive")
+"""The other layouts."""
 
 
 def register_layout(name: str, starts: Starts) -> None:
@@ -106,7 +108,7 @@ def register_layout(name: str, starts: Starts) -> None:
 
     Raises ValueError for a name that is taken.
     """
-    if name in (*SKELETONS, "branched", "autoregressive"):
+    if name in (*SKELETONS, *WITHOUT_SKELETON):
         raise ValueError(f"there is a layout {name!r} already")
     SKELETONS[name] = starts
 
@@ -175,7 +177,7 @@ class DecodingConfig:
 
     def __post_init__(self) -> None:
         for name, choices in (
-            ("layout", (*SKELETONS, "branched", "autoregressive")),
+            ("layout", (*SKELETONS, *WITHOUT_SKELETON)),
             ("documents", get_args(Documents)),
             ("slots", get_args(Slots)),
             ("constrain", get_args(Literal[Constrain, None])),
@@ -227,7 +229,7 @@ class DecodingConfig:
     @property
     def has_skeleton(self) -> bool:
         """True if all keys stand in one sequence, with gaps for the values (section 4.3.1)."""
-        return self.layout not in ("branched", "autoregressive")
+        return self.layout not in WITHOUT_SKELETON
 
     @property
     def ends_with_line(self) -> bool:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from schemax.config import SKELETONS, DecodingConfig
+from schemax.config import SKELETONS, WITHOUT_SKELETON, DecodingConfig
 from schemax.runtime.slots.arrays import Ints, ranks
 from schemax.runtime.slots.outputs import DocumentOutput, Watcher
 from schemax.tokens import (
@@ -241,7 +241,7 @@ def slot_layout(
     # Branches begin at the same place; in a skeleton, keys and gaps follow one another.
     ends = lengths.cumsum()
     starts = np.zeros_like(lengths)
-    if layout not in ("branched", "autoregressive"):
+    if layout not in WITHOUT_SKELETON:
         starts = _key_starts(layout, lengths, budgets)
     token_ids = np.array([token for key in flat for token in key], np.int64)
     positions = np.repeat(starts, lengths) + ranks(lengths)
