@@ -134,7 +134,7 @@ def evaluate(args: Args) -> None:
             alone, later, cascade = runs
             further = [*parts.values()][-1].further
             if further is not None and not further.keeps_promised:  # else no threshold is chosen
-                points = curve_of(alone, later, cascade, further.least)
+                points = curve_of(alone, later, cascade, further)
         if (judge := args.judge) is not None:
             if options.is_address(judge):
                 judging = options.by_chat(judge)

@@ -29,7 +29,7 @@ from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import SchemaxError
 from schemax.evaluation.datasets import Dataset, dataset
 from schemax.evaluation.diagnosis.unloaded import Unloaded
-from schemax.extraction.cascade import least_sureness
+from schemax.extraction.cascade import sureness_marks
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.prompt_file import PromptFile, PromptLike, read_prompt_file
 from schemax.formats import get_format
@@ -268,6 +268,9 @@ class Cascade(Loading):
     for these alone."""
     escalate_below: float | None = option("P", min=0.0, max=1.0)
     """The confidence below which --escalate-to is asked for a field. Default: 0.8."""
+    read_below: float | None = option("P", min=0.0, max=1.0)
+    """The confidence of a field below which --escalate-to reads its document at all, since reading
+    costs more than one more field. Default: that of --escalate-below."""
     precision: float | None = option("P", min=0.0, max=1.0)
     """In place of --escalate-below: --escalate-to is asked for values of which the model's
     calibration (`schemax calibrate --precision`) does not promise this precision, and for nulls of
@@ -278,25 +281,28 @@ class Cascade(Loading):
         named = self.escalate_below is not None, self.precision is not None
         if all(named):
             raise UsageError("give --escalate-below or --precision, not both")
-        if any(named) and self.escalate_to is None:
+        if (any(named) or self.read_below is not None) and self.escalate_to is None:
             raise UsageError(
-                "--escalate-below and --precision say when --escalate-to is asked: name a model "
-                "with it (`schemax calibrate --precision` promises a precision of one model)"
+                "--escalate-below, --read-below and --precision say when --escalate-to is asked: "
+                "name a model with it (`schemax calibrate --precision` promises a precision of one "
+                "model)"
             )
         extractor = super().extractor(prompt, **more)
         if (larger := self.escalate_to) is None:
             return extractor
-        confidence = _ESCALATED if not any(named) else self.escalate_below
+        when = {
+            "confidence": self.escalate_below if any(named) else _ESCALATED,
+            "precision": self.precision,
+            "read_below": self.read_below,
+        }
         with refused_settings():  # before the larger model is loaded
-            least_sureness(extractor, confidence, self.precision)
+            sureness_marks(extractor, **when)
         if is_address(larger):
             url, _, model = larger.partition("#")
             further = Server(server=url, model=model or None).extractor()
         else:
             further = load_extractor(larger, self.device, self.dtype)
-        return Extractor.cascade(
-            [extractor, further], confidence=confidence, precision=self.precision
-        )
+        return Extractor.cascade([extractor, further], **when)
 
 
 class Extra(OptionGroup):

@@ -1,4 +1,4 @@
-"""The curve of a cascade: F1 and cost over how many fields the next model is asked for.
+"""The curve of a cascade: F1 and cost over how many documents the next model reads.
 
 Fields are read independently, so the answers of both models alone say what a cascade of them
 answers at every threshold.
@@ -16,7 +16,7 @@ from schemax.attributes import compile_attributes
 from schemax.evaluation.examples import Example
 from schemax.evaluation.runs import EvaluationRun
 from schemax.evaluation.scores import by_attribute, score_predictions
-from schemax.extraction.cascade import sureness
+from schemax.extraction.cascade import Further, sureness
 from schemax.formats import OutputFormat
 from schemax.results import Extraction
 
@@ -26,15 +26,17 @@ _POINTS = 11
 class Point(NamedTuple):
     """A cascade at a threshold.
 
-    below: the sureness below which the next model is asked for a field; None asks for all.
-    fields, documents: the shares of fields, and of documents, that it is asked for.
+    read_below: the sureness of a field below which the next model reads the document; None: it is
+        asked for all fields of all documents.
+    documents, fields: the shares of documents that it reads, and of fields that it is asked for.
     cost: seconds, relative to the next model alone. Measured at the threshold of the cascade, and
-        where no field or every field is asked for; in proportion to fields between these.
+        where no field or every field is asked for; elsewhere from these, in proportion to documents
+        and to fields.
     """
 
-    below: float | None
-    fields: float
+    read_below: float | None
     documents: float
+    fields: float
     f1: float
     strict_f1: float
     cost: float
@@ -57,33 +59,59 @@ def surenesses(
 
 
 def curve_of(
-    first: EvaluationRun, later: EvaluationRun, cascade: EvaluationRun, least: float
+    first: EvaluationRun, later: EvaluationRun, cascade: EvaluationRun, further: Further
 ) -> list[Point]:
     """Returns the curve from the first model alone to the next model for all fields.
 
-    cascade: a run of both models with the threshold `least`.
+    cascade: a run of both models with the thresholds of `further`, whose `least` is that of every
+        point but the last.
     """
     sure = [
         {name: -1.0 if share is None else share for name, share in row.items()}
         for row in first.sureness
     ]
-    known = np.array([share for row in sure for share in row.values()])
-    grid = np.quantile(known, np.linspace(0, 1, _POINTS)[1:-1], method="lower")
-    marks = sorted({0.0, least, *(round(float(place), 4) for place in grid if place > 0)})
-    shares = [float(np.mean(known < mark)) for mark in (*marks, np.inf)]
-    own, further, together = (run.seconds or 0.0 for run in (first, later, cascade))  # measured
-    spent = sorted([(0.0, own), (shares[marks.index(least)], together), (1.0, own + further)])
+    lowest = np.array([min(row.values(), default=1.0) for row in sure])  # (documents,)
+    grid = np.quantile(lowest, np.linspace(0, 1, _POINTS)[1:-1], method="lower")
+    inner = {round(float(mark), 4) for mark in grid if 0 < mark < further.least}
+    marks = [(mark, further.least) for mark in sorted({0.0, further.read_below, *inner})]
     points = []
-    for mark, share in zip((*marks, np.inf), shares, strict=True):
+    for mark, least in (*marks, (np.inf, np.inf)):
+        asked = [
+            {name: low < mark and share < least for name, share in row.items()}
+            for low, row in zip(lowest, sure, strict=True)
+        ]
         predictions = [
-            {name: (below if row[name] < mark else above)[name] for name in above}
-            for above, below, row in zip(first.predictions, later.predictions, sure, strict=True)
+            {name: (below if again[name] else above)[name] for name in above}
+            for above, below, again in zip(first.predictions, later.predictions, asked, strict=True)
         ]
         scores = score_predictions(first.examples, predictions)
-        documents = np.mean([min(row.values(), default=1.0) < mark for row in sure])
-        cost = np.interp(share, *np.array(spent).T) / further
-        f1 = scores.protocol.f1, scores.strict.f1
         points.append(
-            Point(None if mark == np.inf else mark, share, float(documents), *f1, float(cost))
+            Point(
+                None if mark == np.inf else mark,
+                documents=float(np.mean(lowest < mark)),
+                fields=float(np.mean([again for row in asked for again in row.values()])),
+                f1=scores.protocol.f1,
+                strict_f1=scores.strict.f1,
+                cost=0.0,
+            )
         )
-    return points
+    own, alone, together = (run.seconds or 0.0 for run in (first, later, cascade))  # measured
+    costs = _costs(
+        points, marks.index((further.read_below, further.least)), (together - own) / alone
+    )
+    return [
+        point._replace(cost=own / alone + cost) for point, cost in zip(points, costs, strict=True)
+    ]
+
+
+def _costs(points: Sequence[Point], measured: int, cost: float) -> list[float]:
+    """What the next model costs at each point, relative to all fields of all documents.
+
+    A document costs a share of 1 to read, its fields the rest; the point at the place `measured`,
+    whose `cost` is known, tells how much.
+    """
+    known = points[measured]
+    gap = known.documents - known.fields
+    reading = min(max((cost - known.fields) / gap, 0.0), 1.0) if gap else 1.0
+    costs = [reading * point.documents + (1 - reading) * point.fields for point in points]
+    return [*costs[:measured], cost, *costs[measured + 1 :]]

@@ -67,7 +67,7 @@ def runs_shown(
 
 def curve_shown(curve: Sequence[Point]) -> Iterator[str | Table]:
     """Yields the table of a cascade's curve."""
-    yield "The cascade by --escalate-below; costs relative to the next model alone"
+    yield "The cascade by --read-below; costs relative to the next model alone"
     yield table(curve, _CASCADE)
 
 
@@ -152,9 +152,9 @@ _ENDS: Columns = {
     "rows in\nerror": lambda run: run.invalid_rows,
 }
 _CASCADE: Columns = {
-    "below": lambda point: "all" if point.below is None else f"{point.below:.4g}",
-    "fields asked\nof the next": lambda point: f"{point.fields:.1%}",
-    "documents": lambda point: f"{point.documents:.1%}",
+    "read below": lambda point: "all" if point.read_below is None else f"{point.read_below:.4g}",
+    "documents\nread again": lambda point: f"{point.documents:.1%}",
+    "fields\nasked again": lambda point: f"{point.fields:.1%}",
     "F1": lambda point: point.f1,
     "strict F1": lambda point: point.strict_f1,
     "cost": lambda point: f"{point.cost:.2f}",

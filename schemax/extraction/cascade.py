@@ -16,13 +16,15 @@ from schemax.results.list_results import taken_together
 class Further(NamedTuple):
     """The next extractor of a cascade, and when it is asked for a field.
 
-    least: the sureness below which it is.
+    least: the sureness below which it is, if it reads the document.
+    read_below: the sureness of a field below which it reads the document, at most `least`.
     keeps_promised: whether values that the calibration's promise keeps are sure, whatever their
         confidence is.
     """
 
     extractor: Any
     least: float
+    read_below: float
     keeps_promised: bool = False
 
 
@@ -70,11 +72,15 @@ def cascade_of(load: Callable[[], Any], further: Further) -> Any:
     return extractor
 
 
-def least_sureness(first: Any, confidence: float | None, precision: float | None) -> float:
-    """The sureness of a field that spares it the model after the extractor `first`.
+def sureness_marks(
+    first: Any, confidence: float | None, precision: float | None, read_below: float | None
+) -> tuple[float, float]:
+    """The sureness below which a field is asked again, and that below which it takes the next model
+    to its document, of a cascade whose first model is `first`.
 
-    Raises ValueError for both or neither of the two, for one that is not from 0 to 1, and for a
-    precision that the calibration of `first` does not promise.
+    Raises ValueError for both or neither of confidence and precision, for one that is not from 0 to
+    1, for a precision that the calibration of `first` does not promise, and for a `read_below` that
+    is not from 0 to the other mark.
     """
     least = confidence if precision is None else precision
     if least is None or None not in (confidence, precision):
@@ -88,7 +94,12 @@ def least_sureness(first: Any, confidence: float | None, precision: float | None
             f"schemax.calibrated(extractor, labels, precision={precision:g}), or schemax "
             f"calibrate LABELS --precision {precision:g}"
         )
-    return least
+    if read_below is not None and not 0 <= read_below <= least:
+        raise ValueError(
+            f"read_below must be from 0 to {least:g}, below which a field is asked for again, "
+            f"not {read_below!r}"
+        )
+    return least, least if read_below is None else read_below
 
 
 def check_fit(own: CompiledSchema, name: str, later: CompiledSchema, second: str) -> None:
@@ -111,15 +122,18 @@ def unsure(
 ) -> tuple[int, ...]:
     """The places of the attributes that the next model is asked for.
 
-    Those whose answer is less sure than `further.least`. All of them if the document could not be
-    read, and if sure answers make no instance. null: see `sureness`.
+    None if no answer is less sure than `further.read_below`, else those that are less sure than
+    `further.least`. All of them if the document could not be read, and if sure answers make no
+    instance. null: see `sureness`.
     """
     places = tuple(range(len(attributes)))
+    if not item.slots:
+        return places
     sure = sureness(item, attributes, null, further.keeps_promised)
-    chosen = tuple(
-        n for n, share in zip(places, sure, strict=False) if share is None or share < further.least
-    )
-    return chosen if item.slots and (chosen or item.ok) else places
+    known = [-1.0 if share is None else share for share in sure]
+    if item.ok and min(known, default=1.0) >= further.read_below:
+        return ()
+    return tuple(n for n in places if known[n] < further.least) or places
 
 
 def sureness(

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack, cast, overload
 from weakref import WeakSet
 
 from typing_extensions import TypeVar
@@ -24,7 +24,7 @@ from schemax.compiler import CompiledSchema, as_codec
 from schemax.compiler.automata import checked_eos_ids
 from schemax.compiler.prompt import TemplateLike
 from schemax.config import DecodingConfig, resolve_decoding
-from schemax.extraction.cascade import Further, cascade_of, check_fit, least_sureness
+from schemax.extraction.cascade import Further, cascade_of, check_fit, sureness_marks
 from schemax.extraction.defaults import Defaults
 from schemax.extraction.documents import Inputs, Options, shown_text
 from schemax.extraction.familiarity import Familiarity
@@ -275,30 +275,31 @@ class Extractor(AbstractContextManager["Extractor"]):
         *,
         confidence: float | None = None,
         precision: float | None = None,
+        read_below: float | None = None,
     ) -> Extractor:
         """Returns an extractor that asks a model only for what the models before it are unsure of.
 
         Asked again are values of a `confidence`, and nulls of a `null_probability`, below
         `confidence`, and answers that cannot be used. With `precision` in its place, it is values
         of which the model's calibration does not promise this precision (`schemax.calibrated`), and
-        nulls below it. Where a model fails, the answers of those before it stay, with an error of
-        the row. See docs/cascades.md.
+        nulls below it. Documents are read again if a field is below `read_below`; None: if any is
+        asked again. Where a model fails, earlier answers stay, with an error of the row. See
+        docs/cascades.md.
 
         extractors: from the cheapest on, in this process or behind servers; no document shares a
             prompt with others. Settings and calibration are the first's. They close together.
 
         Raises ValueError for fewer than two extractors, for a cascade that is not the last, and as
-        `least_sureness` does.
+        `sureness_marks` does.
         """
         first, *rest = extractors
         if not rest or first.further is not None:
             raise ValueError("a cascade takes two extractors or more; only the last may be one")
-        least = least_sureness(first, confidence, precision)
-        if len(rest) > 1:
-            rest = [cls.cascade(rest, confidence=confidence, precision=precision)]
-        further = Further(rest[0], least, precision is not None)
-        cascade: Extractor = cascade_of(lambda: copy(first), further)
-        return cascade
+        when = {"confidence": confidence, "precision": precision, "read_below": read_below}
+        marks = sureness_marks(first, **when)
+        later = rest[0] if len(rest) == 1 else cls.cascade(rest, **when)
+        further = Further(later, *marks, precision is not None)
+        return cast(Extractor, cascade_of(lambda: copy(first), further))
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ from schemax.base.resources import version
 from schemax.compiler import CompiledSchema
 from schemax.config import LEFT_TO_MODELS, resolve_decoding
 from schemax.errors import ModelError
+from schemax.extraction.cascade import Further
 from schemax.extraction.documents import Options, RecordFields
 from schemax.extraction.extractor import Extractor
 from schemax.io import fingerprint
@@ -120,7 +121,7 @@ class Task:
             settings[f"decoding {setting}"] = several.pop() if len(several) == 1 else values
         settings["prompt"] = fingerprint.of_prompt_file(extractor.defaults.prompt)
         if extractor.further is not None:
-            settings |= self._next_fingerprint(*extractor.further)
+            settings |= self._next_fingerprint(extractor.further)
         if isinstance(extractor.model, RemoteModel):
             return settings | extractor.model.fingerprint()
         model = extractor.model.model
@@ -134,13 +135,13 @@ class Task:
         settings["quantization"] = self.loading.get("quantization")
         return settings | {"dtype": str(extractor.model.dtype).removeprefix("torch.")}
 
-    def _next_fingerprint(
-        self, extractor: Extractor, least: float, keeps_promised: bool
-    ) -> dict[str, Any]:
+    def _next_fingerprint(self, further: Further) -> dict[str, Any]:
         """The settings of the next model of a cascade, and when it is asked."""
+        extractor, *when = further
         task = replace(self, place=extractor.place, loading=extractor.loading)
         own = {f"next {name}": value for name, value in task.model_fingerprint(extractor).items()}
-        return own | {"escalate below": least, "keeps promised values": keeps_promised}
+        names = "escalate below", "read below", "keeps promised values"
+        return own | dict(zip(names, when, strict=True))
 
     def facts(self) -> dict[str, Any]:
         """The `model_fingerprint` in the calling process."""

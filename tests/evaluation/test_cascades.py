@@ -24,15 +24,19 @@ ROWS = [
 def test_the_curve_goes_from_one_model_to_the_next(run: Run, model: Path, tmp_path: Path) -> None:
     file = jsonl(tmp_path / "test.jsonl", ROWS)
     args = ("evaluate", file, "--model", "embedded", "--escalate-to", str(model), "--json")
-    first, later, cascade = json.loads(run(*args, "--escalate-below", "0.6").stdout)
+    marks = "--escalate-below", "0.9", "--read-below", "0.6"
+    first, later, cascade = json.loads(run(*args, *marks).stdout)
     assert cascade["model"] == f"{first['model']}, then {later['model']}"
-    points = {point["below"]: point for point in cascade["curve"]}
+    points = {point["read_below"]: point for point in cascade["curve"]}
     for below, row in ((0.0, first), (0.6, cascade), (None, later)):
         assert points[below]["f1"] == row["f1"]
         assert points[below]["strict_f1"] == row["strict_f1"]
-    shares = [point["fields"] for point in cascade["curve"]]
-    assert shares == sorted(shares)
-    assert shares[0] < points[0.6]["fields"] < shares[-1] == 1
+    for shares in zip(
+        *((point["documents"], point["fields"]) for point in cascade["curve"]), strict=True
+    ):
+        assert list(shares) == sorted(shares)
+        assert shares[-1] == 1
+    assert points[0.0]["fields"] < points[0.6]["fields"] <= points[0.6]["documents"] < 1
     speed = later["products_per_second"] / cascade["products_per_second"]
     assert points[0.6]["cost"] == pytest.approx(speed)
 

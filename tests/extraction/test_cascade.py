@@ -221,7 +221,7 @@ def test_a_run_knows_all_of_its_models(models: list[Extractor]) -> None:
         return differences(task.model_fingerprint(before), task.model_fingerprint(after))
 
     assert changes(Extractor.cascade(models[:2], confidence=0.5)) == []
-    assert changes(Extractor.cascade(models[:2], confidence=0.7)) == [
+    assert changes(Extractor.cascade(models[:2], confidence=0.7, read_below=0.5)) == [
         "escalate below was 0.5, is 0.7"
     ]
     (changed,) = changes(Extractor.cascade([models[0], models[2]], confidence=0.5))
@@ -259,3 +259,25 @@ def test_a_promised_precision_decides_on_values(models: list[Extractor]) -> None
             if not is_null:
                 models_of_values.append(item.fields[name].model)
     assert {None, second.name} == set(models_of_values)
+
+
+@pytest.mark.slow
+def test_documents_are_read_again_below_a_mark_of_their_own(models: list[Extractor]) -> None:
+    first, second, _ = models
+    plain, later = (in_order(each.stream(SOME, Words)) for each in (first, second))
+    least = usual(plain)
+    names = [name for name in plain[0].fields if not name[-1].isdigit()]
+    lowest = [min(sureness(item, name) for name in names) for item in plain]
+    mark = median(lowest)
+    assert mark < least
+    both = Extractor.cascade([first, second], confidence=least, read_below=mark)
+    for low, before, after, item in zip(
+        lowest, plain, later, in_order(both.stream(SOME, Words)), strict=True
+    ):
+        for name in names:
+            asks = sureness(before, name) < least and (low < mark or not before.ok)
+            answer = (after if asks else before).fields[name]
+            assert item.fields[name].raw == answer.raw
+            assert item.fields[name].model == (second.name if asks else None), name
+    with pytest.raises(ValueError, match=r"read_below must be from 0 to 0\.5, .* not 0\.6"):
+        Extractor.cascade([first, second], confidence=0.5, read_below=0.6)
