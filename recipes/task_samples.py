@@ -1,15 +1,18 @@
 """How well a model reads the samples of the ten tasks, with the demonstrations of their schemas.
 
     python -m recipes.task_samples MODEL [DECODING ...]
+        [--escalate-to MODEL --escalate-below P --read-below P]
 
 prints, for every decoding as `--decoding` names it, how many fields of the samples are right, and
-how many of those that the samples state: of samples in even places, and of those in odd ones.
+how many of those that the samples state: of samples in even places, and of those in odd ones; and
+the processor seconds that reading them took. With --escalate-to, of a cascade.
 """
 
 from __future__ import annotations
 
 import json
-import sys
+import time
+from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,13 +51,27 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from _leaves(inner, f"{path}.{name}")
 
 
-def main(folder: str, *decodings: str) -> None:
-    extractor = Extractor.from_pretrained(folder, device="cpu", template="generic")
-    for decoding in decodings or ("isolated",):
-        print(decoding, *map(dict, halves(extractor, decoding)), flush=True)
+def main() -> None:
+    parser = ArgumentParser(usage=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("decodings", nargs="*", default=["isolated"])
+    parser.add_argument("--escalate-to")
+    parser.add_argument("--escalate-below", type=float, default=0.95)
+    parser.add_argument("--read-below", type=float)
+    args = parser.parse_args()
+    extractor, *more = (
+        Extractor.from_pretrained(name, device="cpu", template="generic")
+        for name in (args.model, args.escalate_to)
+        if name is not None
+    )
+    if more:
+        marks = {"confidence": args.escalate_below, "read_below": args.read_below}
+        extractor = Extractor.cascade([extractor, *more], **marks)
+    for decoding in args.decodings:
+        began = time.process_time()
+        counts = halves(extractor, decoding)
+        print(decoding, *map(dict, counts), f"{time.process_time() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    main(*sys.argv[1:])
+    main()
