@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import secrets
 import time
 from collections.abc import Collection, Iterator
@@ -63,7 +64,7 @@ class Queue:
 class Gate:
     """The gate before all routes: checks host, key, size and time of requests, and counts them.
 
-    Refuses requests to other hosts than `hosts` (400), without the key (401), and with larger
+    Refuses requests to other names than `hosts` (400), without the key (401), and with larger
     bodies (413), announced or not, before they are in memory. A request's time begins here: for its
     body (408), then until its answer begins (504). The rest of a refused body is read and dropped
     for two seconds at most, so that its client gets the answer. No traceback is logged, since it
@@ -147,7 +148,7 @@ class Gate:
     def _check(self, scope: Scope, most: int) -> None:
         headers: dict[bytes, Any] = dict(scope["headers"])
         host = _name(headers.get(b"host", b"").decode("latin-1").lower())
-        if self._hosts is not None and host not in self._hosts:
+        if self._hosts is not None and host not in self._hosts and not _is_address(host):
             raise ApiError(
                 400,
                 f"this server is not called {clipped(repr(host))}; it answers to "
@@ -189,6 +190,15 @@ def _name(host: str) -> str:
     """A host without its port; an IPv6 address is in brackets."""
     name, bracket, _ = host.partition("]")
     return name + bracket if bracket else host.partition(":")[0]
+
+
+def _is_address(host: str) -> bool:
+    """True for an IP address: no other server's page can give its name to it (DNS rebinding)."""
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _too_large(most: int) -> str:

@@ -105,6 +105,8 @@ def test_bodies_that_trickle_have_no_more_time(url: str) -> None:
     [
         ("GET", "/health", {"headers": {"host": "evil.example:80"}}, 400, "Host", "evil.example"),
         ("GET", "/health", {"headers": {"host": ""}}, 400, "Host", "is not called"),
+        ("GET", "/nothing", {"headers": {"host": "192.0.2.2:80"}}, 404, None, "/nothing"),
+        ("GET", "/nothing", {"headers": {"host": "[2001:db8::1]"}}, 404, None, "/nothing"),
         ("GET", "/v1/nothing", {}, 404, None, "/v1/nothing"),
         ("GET", "/v1/extract", {}, 405, None, "takes POST, not GET"),
         ("POST", "/health", {}, 405, None, "takes GET, not POST"),
