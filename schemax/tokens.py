@@ -95,6 +95,9 @@ class CopyReader(Protocol):
     def allowed(self, state: Any) -> npt.NDArray[np.bool_]:
         """(V,) the tokens that may follow: `after` does not return None for them."""
 
+    def ahead(self, state: Any, count: int) -> Ids:
+        """Up to `count` tokens that the document goes on with, which may follow."""
+
 
 class CopySource(Protocol):
     """A document whose text slots copy."""

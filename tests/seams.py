@@ -25,6 +25,7 @@ _PLACES = {
         "schemax.runtime.engine.decode._FIRST_WINDOW",
         "schemax.runtime.engine.decode._WINDOW",
     ],
+    "share of a pass for drafts": ["schemax.runtime.engine.drafts._SHARE"],
     "passes until more is tried": ["schemax.runtime.engine.limits._BACKOFF"],
     "texts that a device checks again": ["schemax.runtime.sampling.draw._AGAIN"],
     "bytes of served prefixes": ["schemax.runtime.models.model._SERVED_BYTES"],

@@ -174,6 +174,7 @@ class DocumentReader:
         self._tokens = self._vocabulary.tokens
         self._runs: dict[int, DocumentRuns] = {}
         self._first: dict[bytes, npt.NDArray[np.int64]] = {}
+        self._cuts: dict[tuple[int, int], tuple[tuple[int, ...], dict[int, int]]] = {}
 
     def begin(self, ids: Iterable[int]) -> Match | bytes | str | None:
         state: Match | bytes | str | None = b""
@@ -209,6 +210,28 @@ class DocumentReader:
         places = ((place, place + len(text)) for place in runs.places(text, start))
         mask[self._onward(runs, b"", places)] = True
         return mask
+
+    def ahead(self, state: Match | bytes, count: int) -> tuple[int, ...]:
+        if isinstance(state, bytes):
+            return ()
+        runs, start, end = state
+        key = id(runs), start
+        if key not in self._cuts:
+            self._cuts[key] = self._cut(runs.data[start : min(runs.limit(start), start + _LONGEST)])
+        ids, places = self._cuts[key]
+        first = places.get(end - start)
+        return () if first is None else ids[first : first + count]
+
+    def _cut(self, data: bytes) -> tuple[tuple[int, ...], dict[int, int]]:
+        """The tokens of a text, and by the bytes before a token its place among them."""
+        ids = tuple(self._copying.codec.encode(data.decode("utf-8", "ignore"), behind=None))
+        ends = np.cumsum([len(self._tokens[token]) for token in ids])
+        whole = b"".join(self._tokens[token] for token in ids)
+        # Some tokenizers put a space before a text.
+        shift = len(whole) - len(data) if whole.endswith(data) else None
+        if shift is None:
+            return (), {}
+        return ids, {int(end) - shift: place + 1 for place, end in enumerate(ends.tolist())}
 
     def _of(self, way: Way) -> DocumentRuns:
         runs = self._runs.get(id(way))

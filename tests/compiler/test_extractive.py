@@ -22,7 +22,7 @@ from schemax import AttrSchema, attr
 from schemax.attributes import compile_attributes
 from schemax.base.resources import resource_dir
 from schemax.compiler import CompiledSchema, TextCodec, compile_schema, load_codec
-from schemax.compiler.extractive import Copying, DocumentSource
+from schemax.compiler.extractive import Copying, DocumentReader, DocumentSource
 from schemax.config import DecodingConfig, decoding_name, resolve_decoding
 from schemax.runtime.models.model import DecoderModel
 from schemax.runtime.sampling import sampler
@@ -199,6 +199,29 @@ def test_allowed_tokens_are_those_that_may_follow(
                 break
             token = chance.choice(allowed)
             state, data = after[token], data + codec.token_bytes[token]
+            if state is not None and state is not FREE:
+                assert_ahead(reader, state)
+
+
+def assert_ahead(reader: DocumentReader, state: Any) -> None:
+    """What a document goes on with may follow, token by token."""
+    ids = reader.ahead(state, 5)
+    assert ids[:2] == reader.ahead(state, 2)
+    for token in ids:
+        assert state is not FREE
+        state = reader.after(state, token)
+        assert state is not None
+
+
+def test_a_document_goes_on_as_it_is_cut(codec: TextCodec) -> None:
+    compiled = compiled_for(Texts, codec)
+    copying = compiled.slots[0].copying
+    for document in (TITLES[2], DOCUMENTS[1]):
+        reader = DocumentSource(tuple(codec.encode(document)), codec).reader(copying)
+        ids = codec.encode(f' "{document}"'.replace("\\", "\\\\"))
+        state: Any = reader.begin(ids[:3])
+        assert reader.ahead(state, 9) == tuple(ids[3:12])
+    assert reader.ahead(reader.begin(()), 9) == ()
 
 
 def test_a_large_vocabulary_is_looked_up(codec: TextCodec) -> None:

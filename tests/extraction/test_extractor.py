@@ -77,7 +77,7 @@ def test_instances_in_order(extractor: Extractor) -> None:
         field = item.fields["brand"]
         assert field.finish_reason in ("stop", "eos", "length")
         assert 1 <= field.tokens <= 12
-        assert item.steps >= field.tokens
+        assert item.steps >= 1
 
 
 def test_a_class_extracts_itself(extractor: Extractor) -> None:

@@ -66,12 +66,13 @@ class _Builder:
         old = slots[int(self.slot_counts.sum()) :]
         self.owner = np.repeat(slots, places.counts)
         newest = table.num_new[old]
+        counts = newest + scheduler.drafts.counts[len(slots) - len(old) :]
         ids = [*(r.stem for r in requests), *(layout.suffix for layout in layouts)]
         positions = [r.stem_positions for r in requests]
         positions += [r.layout.suffix_positions + r.first_position for r in requests]
-        behind = newest.repeat(newest) - ranks(newest) - 1
+        behind = newest.repeat(counts) - ranks(counts) - 1  # below 0 for drafts
         self.input_ids = np.concatenate([*ids, scheduler.new_ids(old)])
-        self.positions = np.concatenate([*positions, table.position[old].repeat(newest) - behind])
+        self.positions = np.concatenate([*positions, table.position[old].repeat(counts) - behind])
         self.furthest = int(self.positions.max())
         self.is_bounded = any(window is not None and self.furthest >= window for window in windows)
         self.fresh = self._fresh() if requests else None
@@ -112,13 +113,15 @@ class _Builder:
         return np.where(is_real, places, stems[:, :1])
 
     def _selection(self) -> Ints:
-        """(S,) the last new token of each slot, or the last token that it sees if it has none."""
+        """(S,) the last new token of each slot, or the last token that it sees if it has none;
+        then all tokens of drafts."""
         counts, table = self.places.counts, self.scheduler.table
-        last = self.num_stem + counts.cumsum() - 1
+        drafted = self.scheduler.drafts.counts
+        last = self.num_stem + counts.cumsum() - drafted - 1
         starts = np.repeat(self.stem_counts.cumsum() - self.stem_counts, self.slot_counts)
         (bare,) = np.nonzero(counts == 0)
         last[bare] = starts[bare] + table.visible[self.slots[bare]] - 1
-        return last
+        return np.concatenate([last, last.repeat(drafted) + ranks(drafted) + 1])
 
     def _write(self) -> KVWrite:
         store, places = self.scheduler.rows, self.places

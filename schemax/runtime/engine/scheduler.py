@@ -12,9 +12,11 @@ from collections.abc import Callable, Container, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from schemax.runtime.attention.batch import Places
 from schemax.runtime.engine.document_rows import DocumentRows, RunningRequest
+from schemax.runtime.engine.drafts import Drafts, follow, length_of_drafts
 from schemax.runtime.engine.follow_up_queue import FollowUpQueue
 from schemax.runtime.engine.limits import AdmissionControl
 from schemax.runtime.sampling.loops import FEWEST_TOKENS, is_loop, may_be_loops
@@ -25,7 +27,7 @@ from schemax.runtime.slots.block_table import OWN_ONLY, BlockTable, RequestValue
 from schemax.runtime.slots.outputs import DocumentOutput
 from schemax.runtime.slots.requests import Filled, Request
 from schemax.runtime.slots.slot_table import SlotTable
-from schemax.tokens import SlotOutput
+from schemax.tokens import Ids, SlotOutput
 
 _NO_KV = np.zeros(0, np.int64)
 
@@ -39,6 +41,7 @@ class Scheduler:
     growing: (S,) numbers of the slots that still grow, those of `entering` requests first.
     kv: the places of the slots' keys and values.
     follow_ups: the slots that other slots have called for.
+    drafts: of the growing slots, in the next pass.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Scheduler:
         self._sampler = sampler
         self._control, self._flight = control, flight
         self.follow_ups = FollowUpQueue()
+        self.drafts = Drafts.of(())
         self._footprint = self._num_documents = 0
         self.num_repeated = self.num_watched = self.num_causal = 0
 
@@ -166,11 +170,30 @@ class Scheduler:
         fresh = [running.request.layout.suffix_lengths for running in self.entering]
         old = slots[sum(map(len, fresh)) :]
         counts = np.concatenate([*fresh, table.num_new[old]])
+        self.drafts = self._drafts(len(slots) - len(old), int(counts.sum()))
+        counts += self.drafts.counts
         columns = np.repeat(table.num_kv[slots], counts) + ranks(counts)
         places = self.kv.place(slots, counts, columns)
         if self.num_causal:
             self._show(np.repeat(slots, counts), places)
         return Places(counts, columns, places)
+
+    def _drafts(self, num_entering: int, num_tokens: int) -> Drafts:
+        """The drafts of the next pass; none while what each pass writes is watched, or read by
+        others.
+
+        num_entering: slots that enter; num_tokens: of slots that the pass reads without drafts.
+        """
+        table, slots = self.table, self.growing
+        drafts: list[Ids] = [()] * len(slots)
+        num_tokens += sum(len(running.request.stem) for running in self.entering)
+        old = slots[num_entering:]
+        most = length_of_drafts(self._control.now.pass_tokens, num_tokens, len(old))
+        if most and not self.num_watched and not self.num_causal:
+            ahead = self._sampler.grammars.ahead(old, most)
+            room = (table.budget - table.step)[old].tolist()
+            drafts[num_entering:] = [ids[:left] for ids, left in zip(ahead, room, strict=True)]
+        return Drafts.of(drafts)
 
     def _show(self, owner: Ints, places: Ints) -> None:
         """Adds tokens of `causal` slots to what others see. owner: (E,) slots of the tokens.
@@ -194,23 +217,39 @@ class Scheduler:
         return values
 
     def new_ids(self, slots: Ints) -> Ints:
-        """The tokens that the next pass reads of slots that entered earlier, slot by slot."""
-        ids = self.table.newest(slots)
-        counts = self.table.num_new[slots]
+        """The tokens that the next pass reads of slots that entered earlier, slot by slot, each
+        slot's draft last."""
+        newest = self.table.newest(slots)
+        counts, drafted = self.table.num_new[slots], self.drafts.counts[-len(slots) :]
         # Follow-ups begin with the pass that reads their keys, in this order.
-        ids[np.repeat(self.table.step[slots] == 0, counts)] = self.follow_ups.keys
+        newest[np.repeat(self.table.step[slots] == 0, counts)] = self.follow_ups.keys
+        if not len(self.drafts.ids):
+            return newest
+        is_draft = ranks(counts + drafted) >= np.repeat(counts, counts + drafted)
+        ids = np.zeros(len(is_draft), np.int64)
+        ids[~is_draft], ids[is_draft] = newest, self.drafts.ids
         return ids
 
     # --- progress --------------------------------------------------------------------------------
 
-    def advance(self, chosen: Chosen, not_finite: DocumentOutput) -> Iterator[Filled]:
+    def advance(
+        self, chosen: Chosen, not_finite: DocumentOutput, drafted: Tensor | None = None
+    ) -> Iterator[Filled]:
         """Takes up chosen tokens and what they force; the requests that are done with them.
 
         not_finite: the output of requests whose logits are not finite; they leave.
+        drafted: (E, V) logits behind the tokens of the pass's drafts; None without drafts.
         """
         slots, self.entering = self.growing, []
         broken = {self._request_of(slot) for slot in slots[~chosen.are_finite].tolist()}
-        growing = write_chosen(self.table, self._sampler.grammars, slots, chosen, self._request_of)
+
+        def write(slots: Ints, chosen: Chosen) -> npt.NDArray[np.bool_]:
+            return write_chosen(self.table, self._sampler.grammars, slots, chosen, self._request_of)
+
+        growing = write(slots, chosen)
+        if drafted is not None and len(drafted):
+            true = follow(self.drafts, drafted, slots, growing, self.table, self._sampler, write)
+            self.kv.drop(slots, self.drafts.counts - true)
         self.growing = slots[growing]
         yield from (done for done in self._end(slots[~growing]) if done[0] not in broken)
         if broken:

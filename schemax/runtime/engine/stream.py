@@ -151,6 +151,7 @@ class _Flight:
         self.leaving: set[Request] = set()
         self.done: list[Filled] = []
         self._choice: Choice | None = None
+        self._drafted: torch.Tensor | None = None  # logits behind the tokens of drafts
         self._tell_watchers: Callable[[Iterable[Filled]], None] | None = None
 
     @property
@@ -170,14 +171,18 @@ class _Flight:
         batch = make_batch(scheduler, scheduler.allot(), self.prefixes.lengths, self.model.windows)
         logits = self.model.run_batch(batch, self.cache)
         self._tell_watchers = watch_pass(scheduler, logits) if scheduler.num_watched else None
-        self._choice = self.sampler.begin(logits, scheduler.growing)
+        count = len(scheduler.growing)
+        self._drafted = logits[count:]
+        self._choice = self.sampler.begin(logits[:count], scheduler.growing)
 
     def finish(self) -> None:
         """Waits for what was chosen, and takes up the requests that are done with that."""
         assert self._choice is not None
         chosen = self.sampler.finish(self._choice)
         self._choice = None
-        self.done.extend(self.scheduler.advance(chosen, self.model.not_finite))
+        advanced = self.scheduler.advance(chosen, self.model.not_finite, self._drafted)
+        self.done.extend(advanced)
+        self._drafted = None
         if not chosen.are_finite.all():
             self.cache.scrub()
         if self._tell_watchers is not None:

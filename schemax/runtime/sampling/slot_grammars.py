@@ -113,6 +113,11 @@ class Copies:
                 narrow_bits.append((place, narrow))
         return narrow_bits
 
+    def ahead(self, slots: Ints, count: int) -> list[Ids]:
+        """(n,) up to `count` tokens that the documents of slots go on with; () where none does."""
+        states = map(self._bound.get, slots.tolist())
+        return [() if bound is None else bound[0].ahead(bound[1], count) for bound in states]
+
     def _ends(self, slot: int) -> Bits:
         """The tokens that end a slot."""
         table = self._table
@@ -360,6 +365,10 @@ class SlotGrammars:
         if (state := self._states.pop(slot, None)) is not None:
             state.give_up()
         self._table.mode[slot] = UNBOUND
+
+    def ahead(self, slots: Ints, count: int) -> list[Ids]:
+        """(n,) see `Copies.ahead`."""
+        return self._copies.ahead(slots, count)
 
     # --- what is forced --------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemax.runtime.slots.arrays import FreeList, Ints, grown
+from schemax.runtime.slots.arrays import FreeList, Ints, grown, ranks
 from schemax.runtime.slots.slot_table import SlotTable
 
 
@@ -48,6 +48,13 @@ class BlockTable:
         self.blocks[np.repeat(slots, counts), columns] = places
         self._table.num_kv[slots] += counts
         return places
+
+    def drop(self, slots: Ints, counts: Ints) -> None:
+        """Frees the places of the last tokens of (S,) slots. counts: (S,) of each."""
+        first = self._table.num_kv[slots] - counts
+        columns = np.repeat(first, counts) + ranks(counts)
+        self._places.give(self.blocks[np.repeat(slots, counts), columns])
+        self._table.num_kv[slots] = first
 
     def keep(self, slots: Ints) -> None:
         """Keeps the places of (n,) slots, once they are done, for others that see their values."""
