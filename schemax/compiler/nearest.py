@@ -51,6 +51,11 @@ class NearestExamples:
         nearest = process.extract(text, texts, scorer=fuzz.token_set_ratio, limit=self.count)
         return tuple(self._ids(place) for _, _, place in nearest)
 
+    @property
+    def written(self) -> tuple[Ids, ...]:
+        """The token ids of all demonstrations."""
+        return tuple(map(self._ids, range(len(self.examples))))
+
     def _ids(self, place: int) -> Ids:
         if place not in self._written:
             example = self.examples[place]

@@ -53,6 +53,9 @@ def test_labels_become_a_prompt_that_other_verbs_take(run: Run, tmp_path: Path) 
     trials = [line for line in result.stderr.splitlines() if line.startswith("trial ")]
     assert "the best before it" not in trials[0]
     assert all("on 4 documents, the best before it 0." in line for line in trials[1:])
+    # The embedded model's template shows no demonstrations, so none are tried.
+    assert all("demonstrations as now" in line for line in trials)
+    assert len(set(trials)) == len(trials)
     assert "+-" not in result.output
     assert "2 documents held out, too few to tell" in result.stdout
     assert re.search(

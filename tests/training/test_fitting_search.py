@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,12 @@ def test_it_finds_the_settings_that_are_worth_most() -> None:
 
     rows, pool = rows_of("tea", each=40), {"tea": list(range(100, 164))}
     found, objective = search(
-        worth, rows, pool, templates=NAMES, rounds=0, contextual_calibration=(True,)
+        worth,
+        rows,
+        pool,
+        templates=NAMES,
+        rounds=0,
+        contextual_calibration=(True,),
     )
     best = found.run()
     assert (best.template, best.constrain) == ("plain", "document")
@@ -129,6 +134,26 @@ def test_examples_by_likeness_take_the_place_of_fixed_ones() -> None:
     assert "the 8 most alike of 200 demonstrations, plain" in str(best)
     # Neither more fixed ones, nor others of them, are tried beside them.
     assert max(len(one.shown.get("tea", ())) for one, _ in objective.read if not one.nearest) == 4
+
+
+def test_nothing_is_tried_twice_that_reads_the_same() -> None:
+    """The model's own template leaves demonstrations out."""
+
+    def content(one: Candidate) -> Candidate:
+        return replace(one, shown={}, nearest=0) if one.template == "verbatim" else one
+
+    rows, pool = rows_of("tea", each=10), {"tea": list(range(100, 200))}
+    found, objective = search(
+        lambda one, _: 0.5, rows, pool, templates=NAMES, nearest=(4, 8), content=content, rounds=2
+    )
+    found.run()
+    assert [str(trial.candidate) for trial in found.trials] == [
+        "demonstrations as now, verbatim",
+        "demonstrations as now, verbatim, constrain=document",
+        "demonstrations as now, standard",
+        "demonstrations as now, plain",
+    ]
+    assert len(objective.read) == 4 * len(rows["tea"])
 
 
 def test_demonstrations_that_only_harm_are_not_shown() -> None:

@@ -22,6 +22,7 @@ from schemax.evaluation.examples import Example, shown_record
 from schemax.evaluation.scores import scores_of
 from schemax.extraction.extractor import Extractor
 from schemax.extraction.prompt_file import Demonstration, PromptFile
+from schemax.io import fingerprint
 from schemax.results import Extraction
 from schemax.training.fitting.search import Candidate, Measure, Outcomes, OutOfTime, Trial
 
@@ -155,6 +156,24 @@ class Work:
             ),
         )
 
+    def content(self, candidate: Candidate) -> dict[str, str]:
+        """Returns, by category, a digest of what the model reads and of how it is decoded."""
+        prompt = self.prompt(candidate)
+        reader = self.extractor.with_prompt(prompt)
+        shown, digests = prompt.examples(self.schemas), {}
+        for category, schema in self.schemas.items():
+            examples = shown.get(category) if isinstance(shown, Mapping) else None
+            with _without_warnings():
+                compiled = reader.compile(schema, examples=examples)
+            alike = compiled.nearest
+            content: list[Any] = [replace(compiled.decoding, nearest_examples=0)]
+            content += compiled.instruction, compiled.pieces, compiled.opening
+            content += compiled.keys, compiled.k_max
+            if alike is not None:
+                content += min(alike.count, len(alike.examples)), alike.written
+            digests[category] = fingerprint.digest(repr(content))
+        return digests
+
     def outcome(self, row: int, item: Extraction[Any]) -> OutcomeCounts:
         """Returns the outcomes of the pairs of a document."""
         return tuple(scores_of([self.examples[row]], [item], self.schemas).counts()[0].tolist())
@@ -181,7 +200,8 @@ def measuring(work: Work, trials: Trials, allowed: Callable[[int], float]) -> Me
     """
 
     def measure(candidate: Candidate, rows: Sequence[int]) -> Outcomes:
-        keys = {row: candidate.key(work.examples[row].category) for row in rows}
+        content = work.content(candidate)
+        keys = {row: content[work.examples[row].category] for row in rows}
         missing = [row for row in rows if (keys[row], row) not in trials.outcomes]
         if missing:
             seconds = allowed(len(missing))

@@ -153,7 +153,12 @@ def fit(
         over = started + seconds - trials.seconds
         measure = measuring(work, trials, lambda count: allowed(count, over - time.monotonic()))
         search = Search(
-            measure, split.deciding, best=work.current, seed=seed, **_space(work, split)
+            measure,
+            split.deciding,
+            best=work.current,
+            content=work.content,
+            seed=seed,
+            **_space(work, split),
         )
         held_out = [examples[row] for rows in split.held_out.values() for row in rows]
         deciding = [examples[row] for rows in split.deciding.values() for row in rows]

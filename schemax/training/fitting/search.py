@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,12 +33,6 @@ class Candidate:
     contextual_calibration: bool | None = None
     shown: Mapping[str, RowNumbers] = field(default_factory=dict)
     nearest: int = 0
-
-    def key(self, category: str) -> str:
-        """Returns a text that is equal for equal prompts of a category."""
-        rows = self.shown.get(category, ())
-        settings = self.constrain, self.contextual_calibration, self.nearest
-        return json.dumps([self.template, *settings, category, rows])
 
     def with_rows(self, shown: Mapping[str, RowNumbers]) -> Candidate:
         """Returns the candidate with other demonstrations in the categories of `shown`."""
@@ -141,6 +134,8 @@ class Search:
     sizes: numbers of demonstrations, ascending.
     nearest: numbers of demonstrations that each document chooses by similarity.
     rounds: of other demonstrations, which come last.
+    content: returns what a candidate's prompts say, and how they are decoded. No content is tried
+        twice: a template may leave the demonstrations out, or say what another one says.
 
     Numbers of demonstrations and settings change for all categories together. The rows to show are
     chosen category by category, since a category's answers depend on its own rows alone.
@@ -157,8 +152,10 @@ class Search:
     nearest: Sequence[int] = ()
     rounds: int = 6
     tell: Callable[[Trial], None] = lambda _: None
+    content: Callable[[Candidate], Any] = lambda candidate: candidate
     seed: int = 0
     trials: list[Trial] = field(default_factory=list)
+    tried: list[Any] = field(default_factory=list)
 
     @property
     def expected(self) -> int:
@@ -173,6 +170,7 @@ class Search:
         """
         start = self.best
         try:
+            self.tried.append(self.content(start))
             outcomes = self.measure(start, self.all_rows)
             self._record(start, outcomes, None, better=True)
             self.search()
@@ -239,11 +237,7 @@ class Search:
         Successive halving (Jamieson and Talwalkar, 2016): all candidates read a part of the
         documents; the better half of the candidates that are not hopeless read all.
         """
-        left = [
-            candidate
-            for place, candidate in enumerate(candidates)
-            if candidate != self.best and candidate not in candidates[:place]
-        ]
+        left = self._untried(candidates)
         part = self._part
         if len(part) < len(self.all_rows) and left:
             rated = []
@@ -275,10 +269,14 @@ class Search:
         read = []
         for proposal in proposals:
             candidate = self.best.with_rows(proposal)
+            if not self._untried([candidate]):
+                continue
             outcomes = self.measure(candidate, part)
             if len(part) < len(self.all_rows):
                 self._record(candidate, outcomes, self.measure(self.best, part))
             read.append((proposal, outcomes))
+        if not read:
+            return
         chosen = {}
         for category in self.best.shown:
             at = self._places(category, part)
@@ -299,6 +297,15 @@ class Search:
         }
         self._record(candidate, outcomes, before, better=bool(better))
         self.best = self.best.with_rows(better)
+
+    def _untried(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Returns the candidates with a new content, which from now on is a tried one."""
+        new = []
+        for candidate in candidates:
+            if (content := self.content(candidate)) not in self.tried:
+                self.tried.append(content)
+                new.append(candidate)
+        return new
 
     def _places(self, category: str, rows: Sequence[int]) -> list[int]:
         own = set(self.rows.get(category, ()))
