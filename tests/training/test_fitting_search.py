@@ -74,7 +74,7 @@ def test_it_finds_the_settings_that_are_worth_most() -> None:
     def worth(one: Candidate, category: str) -> float:
         shown = {0: 0.1, 4: 0.3, 8: 0.4, 16: 0.5, 32: 0.45}.get(len(one.shown.get(category, ())), 0)
         best = 0.15 * (one.template == "plain") + 0.1 * (one.constrain == "document")
-        best += 0.1 * bool(one.contextual_calibration)
+        best += 0.1 * bool(one.contextual_calibration) + 0.1 * (one.min_probability == 0.1)
         return shown + best
 
     rows, pool = rows_of("tea", each=40), {"tea": list(range(100, 164))}
@@ -85,11 +85,12 @@ def test_it_finds_the_settings_that_are_worth_most() -> None:
         templates=NAMES,
         rounds=0,
         contextual_calibration=(True,),
+        min_probability=(0.0, 0.1, 0.3),
     )
     best = found.run()
     assert (best.template, best.constrain) == ("plain", "document")
     assert best.contextual_calibration
-    assert "contextually calibrated" in str(best)
+    assert "contextually calibrated, min_probability=0.1" in str(best)
     assert best.shown == {"tea": tuple(range(100, 116))}
     assert {row for _, row in objective.read} == set(rows["tea"])
     # Half of the templates were given up after a part of the documents.

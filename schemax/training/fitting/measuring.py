@@ -136,6 +136,7 @@ class Work:
         changes: dict[str, Any] = {
             "constrain": candidate.constrain,
             "contextual_calibration": candidate.contextual_calibration,
+            "min_probability": candidate.min_probability,
             "nearest_examples": candidate.nearest or None,
         }
         stated = {name: value for name, value in changes.items() if value is not None}
@@ -165,8 +166,10 @@ class Work:
             examples = shown.get(category) if isinstance(shown, Mapping) else None
             with _without_warnings():
                 compiled = reader.compile(schema, examples=examples)
-            alike = compiled.nearest
-            content: list[Any] = [replace(compiled.decoding, nearest_examples=0)]
+            config, alike = compiled.decoding, compiled.nearest
+            if (least := config.min_probability) is None:
+                least = reader.defaults.calibration.min_probability
+            content: list[Any] = [replace(config, nearest_examples=0, min_probability=least)]
             content += compiled.instruction, compiled.pieces, compiled.opening
             content += compiled.keys, compiled.k_max
             if alike is not None:

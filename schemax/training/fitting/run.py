@@ -48,6 +48,7 @@ from schemax.training.fitting.split import Split, coverage_order, split_rows
 
 READY_MADE = ("verbatim", "standard", "generic")
 NEAREST = (4, 8)
+MIN_PROBABILITY = (0.0, 0.1, 0.3)
 MOST_SHOWN = 1000
 """The most rows of a category that documents choose their demonstrations from."""
 
@@ -301,6 +302,7 @@ def _space(work: Work, split: Split) -> dict[str, Any]:
         "templates": tuple(work.templates),
         "constrain": (alternative,) if slots else (),
         "contextual_calibration": (not scored,) if slots and chosen else (),
+        "min_probability": MIN_PROBABILITY if slots else (),
         "nearest": NEAREST if nearest else (),
     }
 

@@ -23,7 +23,7 @@ class Candidate:
     """A prompt: settings for all categories, and the demonstrations of each category.
 
     template: the name of a template that is tried.
-    constrain, contextual_calibration: as in `DecodingConfig`.
+    constrain, contextual_calibration, min_probability: as in `DecodingConfig`.
     shown: category -> demonstrated rows, in order.
     nearest: the number of rows, the most similar ones, that a document is shown; 0 shows all.
     """
@@ -31,6 +31,7 @@ class Candidate:
     template: str
     constrain: Constrain | None = None
     contextual_calibration: bool | None = None
+    min_probability: float | None = None
     shown: Mapping[str, RowNumbers] = field(default_factory=dict)
     nearest: int = 0
 
@@ -45,6 +46,8 @@ class Candidate:
             parts.append(f"constrain={self.constrain}")
         if self.contextual_calibration is not None:
             parts.append(f"{'' if self.contextual_calibration else 'not '}contextually calibrated")
+        if self.min_probability is not None:
+            parts.append(f"min_probability={self.min_probability:g}")
         return ", ".join(parts)
 
     def _demonstrations(self) -> str:
@@ -148,6 +151,7 @@ class Search:
     templates: Sequence[str] = ()
     constrain: Sequence[Constrain] = ("document",)
     contextual_calibration: Sequence[bool] = ()
+    min_probability: Sequence[float] = ()
     sizes: Sequence[int] = SIZES
     nearest: Sequence[int] = ()
     rounds: int = 6
@@ -161,7 +165,8 @@ class Search:
     def expected(self) -> int:
         """The approximate number of candidates that a complete search measures."""
         first = len(self.sizes) + len(self.templates) + len(self.constrain) + len(self.nearest)
-        return 1 + first + len(self.contextual_calibration) + 5 * self.rounds
+        first += len(self.contextual_calibration) + len(self.min_probability)
+        return 1 + first + 5 * self.rounds
 
     def run(self) -> Candidate:
         """Returns the best candidate when all are tried or the time is over.
@@ -186,16 +191,12 @@ class Search:
         most = max(map(len, self.pool.values()), default=0)
         sizes = [size for size in self.sizes if size <= most] or [most] * bool(most)
         self._challenge([self.sized(size) for size in sizes[:1]])
-        self._challenge([replace(self.best, constrain=setting) for setting in self.constrain])
-        self._challenge(
-            [
-                replace(self.best, contextual_calibration=setting)
-                for setting in self.contextual_calibration
-            ]
-        )
         self._challenge([self.by_likeness(count) for count in self.nearest])
         if not self.best.nearest:
             self._challenge_sizes(sizes)
+        for setting in ("min_probability", "constrain", "contextual_calibration"):
+            values = getattr(self, setting)
+            self._challenge([replace(self.best, **{setting: value}) for value in values])
         self._challenge([replace(self.best, template=name) for name in self.templates])
         for proposals in self._proposals():
             self._challenge_rows(proposals)
