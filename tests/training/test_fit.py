@@ -9,6 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from schemax.evaluation.examples import Example
 from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.evaluation.scores import score_predictions
 from schemax.extraction.prompt_file import read_prompt_file, write_prompt_file
+from schemax.results import Extraction
 from schemax.training.fitting import fit
 from schemax.training.fitting.search import Candidate, Search
 
@@ -149,6 +153,119 @@ def test_a_prompt_that_is_worse_by_the_interval_is_refused(
         InputError, match=r"refused: the 2 most alike .* 12 documents held out.* -1"
     ):
         fit(*borrowing)
+
+
+@dataclass
+class Clock:
+    """A time that passes while documents are read, and the timers that it ends."""
+
+    now: float = 0.0
+    timers: list[Any] = field(default_factory=list)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def spend(self, seconds: float) -> None:
+        self.now += seconds
+        for timer in [timer for timer in self.timers if timer.end <= self.now]:
+            timer.cancel()
+            timer.function()
+
+
+class ClockTimer:
+    def __init__(self, clock: Clock, seconds: float, function: Callable[[], None]) -> None:
+        self.clock, self.end, self.function = clock, clock.now + seconds, function
+
+    def start(self) -> None:
+        self.clock.timers.append(self)
+
+    def cancel(self) -> None:
+        if self in self.clock.timers:
+            self.clock.timers.remove(self)
+
+
+@dataclass
+class Reading:
+    """Extractions that take their time. The value is the number of demonstrations."""
+
+    clock: Clock
+    documents: int
+    demonstrations: int
+    seconds: float
+    is_closed: bool = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def __iter__(self) -> Iterator[Extraction[Any]]:
+        for place in range(self.documents):
+            self.clock.spend(self.seconds)
+            if self.is_closed:
+                return
+            yield Extraction(self.demonstrations, place, None)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for place in ("run", "measuring"):
+        monkeypatch.setattr(f"schemax.training.fitting.{place}.time", clock)
+    monkeypatch.setattr("schemax.training.fitting.measuring.Timer", partial(ClockTimer, clock))
+    return clock
+
+
+@pytest.fixture
+def reading(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[Reading]]:
+    """Has documents take a second, and `each` more for a demonstration; with any, all is right."""
+
+    def slowed(each: float) -> list[Reading]:
+        readings: list[Reading] = []
+
+        def extractions(self: Extractor, records: Any, *_: Any, **__: Any) -> Reading:
+            shown = len(self.defaults.prompt.demonstrations)
+            shown = self.defaults.decoding.nearest_examples or shown
+            readings.append(Reading(clock, len(list(records)), shown, 1 + each * shown))
+            return readings[-1]
+
+        monkeypatch.setattr(Extractor, "extractions", extractions)
+        return readings
+
+    def outcome(_: Any, __: int, item: Extraction[Any]) -> tuple[int, ...]:
+        return (0, 0, 0, 1, 0) if item.value else (0, 0, 1, 0, 0)
+
+    monkeypatch.setattr("schemax.training.fitting.measuring.Work.outcome", outcome)
+    return slowed
+
+
+@pytest.mark.parametrize("seconds", [50, 100, 200, 1000])
+@pytest.mark.parametrize(("each", "enough"), [(0.0, 100), (0.1, 100), (3.0, 1000)])
+def test_the_time_holds_however_slow_demonstrations_are(
+    borrowing: tuple[Extractor, list[Example], dict[str, Any]],
+    clock: Clock,
+    reading: Callable[[float], list[Reading]],
+    seconds: int,
+    each: float,
+    enough: int,
+) -> None:
+    """enough: seconds in which demonstrations are tried, and the held-out documents read."""
+    readings = reading(each)
+    done = fit(*borrowing, seconds=seconds)
+    assert clock.now <= 1.1 * seconds
+    assert bool(done.chosen.shown) == (seconds >= enough)
+    assert done.after.products == 12
+    # Nothing is begun that is expected to take longer than there is time.
+    assert each or not any(one.is_closed for one in readings)
+
+
+def test_a_time_that_is_too_short_is_said_in_time(
+    borrowing: tuple[Extractor, list[Example], dict[str, Any]],
+    clock: Clock,
+    reading: Callable[[float], list[Reading]],
+) -> None:
+    reading(0.0)
+    with pytest.raises(InputError, match="10 seconds are too few"):
+        fit(*borrowing, seconds=10)
+    assert clock.now <= 11
 
 
 def test_demonstrations_beyond_the_context_have_no_right_value(

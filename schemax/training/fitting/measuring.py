@@ -108,7 +108,8 @@ class Trials:
             self._recorded = line["trial"]
         elif "seconds" in line:
             self.seconds += line["seconds"]
-            self.rates[line["candidate"]] = line["seconds"] / max(1, line["documents"])
+            if line["documents"]:
+                self.rates[line["candidate"]] = line["seconds"] / line["documents"]
         else:
             self.outcomes[line["key"], line["row"]] = tuple(line["outcome"])
 
@@ -196,10 +197,10 @@ def _without_warnings() -> Iterator[None]:
         package_logger.setLevel(before)
 
 
-def measuring(work: Work, trials: Trials, allowed: Callable[[int], float]) -> Measure:
+def measuring(work: Work, trials: Trials, allowed: Callable[[Candidate, int], float]) -> Measure:
     """Returns a `Measure` that reads no document twice with the same prompt.
 
-    allowed: number of documents -> the seconds that reading them may take now.
+    allowed: candidate, number of documents -> the seconds that reading them may take now.
     """
 
     def measure(candidate: Candidate, rows: Sequence[int]) -> Outcomes:
@@ -207,7 +208,7 @@ def measuring(work: Work, trials: Trials, allowed: Callable[[int], float]) -> Me
         keys = {row: content[work.examples[row].category] for row in rows}
         missing = [row for row in rows if (keys[row], row) not in trials.outcomes]
         if missing:
-            seconds = allowed(len(missing))
+            seconds = allowed(candidate, len(missing))
             if seconds <= 0:
                 raise OutOfTime
             _read(work, trials, seconds, candidate, keys, missing)

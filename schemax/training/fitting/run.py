@@ -41,6 +41,7 @@ from schemax.training.fitting.search import (
     FEWEST_FOR_INTERVAL,
     SIZES,
     Candidate,
+    OutOfTime,
     Search,
     Trial,
 )
@@ -152,7 +153,27 @@ def fit(
                 "with the time that they leave"
             )
         over = started + seconds - trials.seconds
-        measure = measuring(work, trials, lambda count: allowed(count, over - time.monotonic()))
+        held_out = [examples[row] for rows in split.held_out.values() for row in rows]
+        deciding = [examples[row] for rows in split.deciding.values() for row in rows]
+        is_calibrated = sum(len(example.attributes) for example in deciding) >= FEWEST
+        # After the search, the held-out documents are read with the best prompt; calibrating reads
+        # the deciding documents once more.
+        last = len(held_out) + len(deciding) * is_calibrated
+
+        def allowed(candidate: Candidate, count: int) -> float:
+            """Returns the seconds that reading `count` documents may take now, such that the rest
+            of the run can follow; 0 if they are expected to take longer.
+
+            A candidate that was never read is expected to be as fast as the best.
+            """
+            left, rates = over - time.monotonic(), trials.rates
+            best = rates.get(str(search.best), max(rates.values(), default=0.0))
+            rest = 0.0 if search.best == work.current else last * best
+            # The candidate that is read now may be the slowest of all, and win.
+            seconds = min(left - rest, left * count / (count + last))
+            return seconds if count * rates.get(str(candidate), best) <= seconds else 0.0
+
+        measure = measuring(work, trials, allowed)
         search = Search(
             measure,
             split.deciding,
@@ -161,23 +182,6 @@ def fit(
             seed=seed,
             **_space(work, split),
         )
-        held_out = [examples[row] for rows in split.held_out.values() for row in rows]
-        deciding = [examples[row] for rows in split.deciding.values() for row in rows]
-        is_calibrated = sum(len(example.attributes) for example in deciding) >= FEWEST
-        again = len(deciding) if is_calibrated else 0
-
-        def allowed(count: int, left: float) -> float:
-            """Returns the seconds for `count` documents, such that the rest of the run can follow:
-            reading the held-out documents twice, and calibrating."""
-            rates = trials.rates
-            if search.best == work.current:
-                rest = len(held_out) * rates.get(str(work.current), 0.0)
-            else:
-                slowest = max(rates.values(), default=0.0)
-                best = rates.get(str(search.best), slowest)
-                rest = len(held_out) * (rates.get(str(work.current), slowest) + best) + again * best
-            # The candidate that is read now may be the slowest of all, and win.
-            return min(left - rest, left * count / (count + 2 * len(held_out) + again))
 
         def tell_trial(trial: Trial) -> None:
             trials.record(trial)
@@ -186,16 +190,19 @@ def fit(
             tell(f"trial {trial.number} of about {max(about, trial.number)}: {trial}")
 
         search.tell = tell_trial
+        try:
+            measure(work.current, search.all_rows)
+        except OutOfTime:
+            raise InputError(
+                f"{seconds:g} seconds are too few to measure the current prompt on "
+                f"{len(deciding)} documents, and then on {len(held_out)} more; give more time"
+            ) from None
+        # Read now: the model has just read the same prompt, and the rest of the time is known.
+        before = after = _scores(plain, held_out, schemas, format)
         chosen = search.run()
-    if not search.trials:
-        raise InputError(
-            f"{seconds:g} seconds are too few to measure the current prompt on "
-            f"{len(deciding)} documents, and then on {len(held_out)} more; give more time"
-        )
-    tell("reading the documents held out, without the prompt and with it")
     prompt = work.prompt(chosen)
-    before = after = _scores(plain, held_out, schemas, format)
     if chosen != work.current:
+        tell("reading the documents held out with the new prompt")
         prompt = _whole(work, chosen, split, deciding if is_calibrated else ())
         after = _scores(plain.with_prompt(prompt), held_out, schemas, format)
     result = FitResult(prompt, chosen, search.trials, before, after)
