@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import schemax.base.process  # noqa: F401  # before all that takes time
 
 # isort: split
-from schemax.attributes import attr
 from schemax.errors import (
     ExtractionError,
     InputError,
@@ -16,10 +15,10 @@ from schemax.errors import (
     ServerError,
     TemplateError,
 )
-from schemax.extraction.schema import AttrSchema
 from schemax.report import report  # now: the package of this name would take its place
 
 if TYPE_CHECKING:
+    from schemax.attributes import attr
     from schemax.attributes.ready_made import schema_names
     from schemax.base.calibration import Calibration
     from schemax.compiler import CompiledSchema, compile_schema
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from schemax.extraction.declarations import load_schema, load_schemas
     from schemax.extraction.extractor import Extractor
     from schemax.extraction.one_call import extract
+    from schemax.extraction.schema import AttrSchema
     from schemax.formats import OutputFormat, register_format
     from schemax.io import ray as ray
     from schemax.io.arrow import arrow_schema
@@ -81,6 +81,7 @@ __all__ = [
 
 
 _LAZY = {
+    "schemax.attributes": ("attr",),
     "schemax.attributes.ready_made": ("schema_names",),
     "schemax.base.calibration": ("Calibration",),
     "schemax.compiler": ("CompiledSchema", "compile_schema"),
@@ -90,6 +91,7 @@ _LAZY = {
     "schemax.extraction.declarations": ("load_schema", "load_schemas"),
     "schemax.extraction.extractor": ("Extractor",),
     "schemax.extraction.one_call": ("extract",),
+    "schemax.extraction.schema": ("AttrSchema",),
     "schemax.formats": ("OutputFormat", "register_format"),
     "schemax.io.arrow": ("arrow_schema",),
     "schemax.io.dataframes": ("extract_frame",),
@@ -103,7 +105,7 @@ _ROOMS = {name: room for room, names in _LAZY.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what declarations do not need when it is asked for."""
+    """Imports a public name when it is first asked for."""
     if name == "ray":
         return import_module("schemax.io.ray")
     if name not in _ROOMS:

@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import urldefrag, urljoin
 
 from pydantic import BaseModel
-from rapidfuzz import fuzz, process
 
 from schemax.attributes.patterns import MOST_STATES, Pattern, states_of
 from schemax.base.messages import clipped
@@ -266,6 +265,8 @@ def _words() -> frozenset[str]:
 
 def _meant(word: str) -> str | None:
     """The keyword that a misspelt word resembles, or None."""
+    from rapidfuzz import fuzz, process
+
     closest = process.extractOne(word, sorted(_words()), scorer=fuzz.ratio, score_cutoff=85)
     return closest and closest[0]
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 from schemax.reading import cldr
@@ -40,6 +39,8 @@ OTHER_CASE = 1000
 @lru_cache(maxsize=1)
 def _registry() -> Any:
     # pint is slow to import and to load, so this is done only where a text states a unit.
+    from importlib.resources import files
+
     import pint
 
     registry: Any = pint.UnitRegistry(None, non_int_type=Decimal, on_redefinition="ignore")

@@ -609,11 +609,13 @@ def test_public_names_import_without_torch() -> None:
 
 
 def test_declarations_import_little() -> None:
-    """What extraction needs is imported when its first name is asked for."""
-    late = ["numpy", "jinja2", "jsonschema", "pint", "babel", "dateparser", "schemax.compiler"]
+    """Declarations import no more than they need, and the bare package not even Pydantic."""
+    late = ["numpy", "jinja2", "jsonschema", "pint", "babel", "dateparser", "rapidfuzz"]
     code = (
-        f"import sys; import schemax; assert not set({late}) & sys.modules.keys();"
-        "assert set(schemax.__all__) <= set(dir(schemax))"
+        "import sys; import schemax; assert 'pydantic' not in sys.modules;"
+        "assert set(schemax.__all__) <= set(dir(schemax));"
+        "schemax.AttrSchema, schemax.attr;"
+        f"assert not {{'schemax.compiler', *{late}}} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
