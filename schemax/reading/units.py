@@ -55,8 +55,9 @@ def _parsed_unit(name: str) -> Any | None:
     """pint's unit of a name; None for an unknown name, and for differences of temperature."""
     if not _SAFE.fullmatch(name) or len(name) > _LONGEST:
         return None
+    registry = _registry()
     try:
-        unit = _registry().parse_units(name)
+        unit = registry.parse_units(name)
     except Exception:  # pint may raise anything for an arbitrary word
         return None
     is_plain = unit._units and not any(part.startswith("delta_") for part in unit._units)
