@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from schemax.attributes.ready_made import match_of
-from schemax.base.messages import say
+from schemax.base.messages import counted, say
 from schemax.base.options import option
 from schemax.base.terminal import table
 from schemax.commands import options
@@ -88,7 +88,8 @@ def discover(args: Args) -> None:
             )
     Console(stderr=True).print(table(discovery.attributes, _COLUMNS, left=4))
     say(
-        f"{discovery.samples} samples, {discovery.lists} lists of names; coverage is of the samples"
+        f"{counted(discovery.samples, 'sample')}, "
+        f"{counted(discovery.lists, 'list of names', 'lists of names')}; coverage is of the samples"
     )
     for title, reason in list(discovery.left_out.items())[:_MOST_LEFT_OUT]:
         say(f"left out: {title}, {reason}")

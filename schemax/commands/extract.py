@@ -17,7 +17,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand
 
-from schemax.base.messages import clipped, escape_controls, say
+from schemax.base.messages import clipped, counted, escape_controls, say
 from schemax.base.options import option
 from schemax.base.process import terminable
 from schemax.base.terminal import show
@@ -381,7 +381,8 @@ def _details(text: str | None) -> Details:
 
 
 def _say_resumed(rows: int, place: str) -> None:
-    say(f"note: {rows:,} finished rows are in {place}; the run goes on after them")
+    finished = counted(rows, "finished row is", "finished rows are")
+    say(f"note: {finished} in {place}; the run goes on after {'it' if rows == 1 else 'them'}")
 
 
 def _reporter(page: Report | None, shown: set[int]) -> Callable[[Extraction[Any]], None]:

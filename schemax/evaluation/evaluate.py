@@ -226,7 +226,7 @@ def setting_of(extractor: Extractor) -> str:
     place = (
         torch.cuda.get_device_name(model.device)
         if model.device.type == "cuda"
-        else f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+        else f"{platform.machine()} CPU, {counted(torch.get_num_threads(), 'thread')}"
     )
     return (
         f"{type(model.model).__name__}, {parameters:.1f} M parameters, "

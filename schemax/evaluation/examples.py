@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from schemax.base.messages import some_of
+from schemax.base.messages import counted, some_of
 from schemax.errors import InputError
 from schemax.evaluation.sources import in_our_form, is_table, rows_of
 from schemax.extraction.documents import RecordFields, read_documents
@@ -111,7 +111,7 @@ def read_predictions(path: Path, examples: Sequence[Example]) -> list[Example]:
         name for key, name in zip(keys, row_ids(examples), strict=True) if key not in rows
     ]:
         raise InputError(
-            f"{path} has no row for {len(lacking):,} of {len(examples):,} documents: "
+            f"{path} has no row for {len(lacking):,} of {counted(len(examples), 'document')}: "
             f"{some_of(lacking)}"
         )
     return [replace(e, attributes=rows[key]) for e, key in zip(examples, keys, strict=True)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from heapq import merge
 from typing import Any
 
-from schemax.base.messages import some_of
+from schemax.base.messages import counted, some_of
 from schemax.errors import InputError
 from schemax.io import fingerprint
 from schemax.io.finished import (
@@ -105,4 +105,4 @@ def _check_all(records: Mapping[str, RunRecord]) -> None:
     if missing := [str(shard) for shard in wanted if shard not in shards]:
         raise InputError(f"the tables of these shards are missing: {some_of(missing)}")
     if len(shards) != len(wanted):
-        raise InputError(f"{len(records)} tables are given of {len(wanted)} shards")
+        raise InputError(f"{len(records)} tables are given of {counted(len(wanted), 'shard')}")

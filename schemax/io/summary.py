@@ -107,8 +107,8 @@ class Summary:
         yield ", ".join(parts)
         if self.reused is not None:
             yield (
-                f"{self.reused:,} rows reused, {self.added:,} new, {self.changed:,} changed, "
-                f"{self.gone:,} gone"
+                f"{counted(self.reused, 'row')} reused, {self.added:,} new, "
+                f"{self.changed:,} changed, {self.gone:,} gone"
             )
 
 

@@ -32,11 +32,12 @@ def facts_of(record: RunRecord, price_per_hour: float | None = None) -> list[tup
     cost = f"{hours:,.3g} hours for {counted(summary.computed, 'computed row')}"
     if price_per_hour is not None:
         cost += f", {hours * price_per_hour:,.2f} at {price_per_hour:g} an hour"
+    work = f"{counted(summary.tokens, 'token')}, {counted(summary.passes, 'pass', 'passes')}"
     return [
         ("Finished", record.finished.replace("T", " ").replace("+00:00", " UTC")),
         ("Input", ", ".join(summary.inputs)),
         ("Model", str(record.model or settings.get("model"))),
-        ("Cost", f"{cost}; {summary.tokens:,} tokens, {summary.passes:,} passes"),
+        ("Cost", f"{cost}; {work}"),
         (
             "Settings",
             _settings_text({key: settings[key] for key in _SETTINGS if settings.get(key)}),

@@ -24,7 +24,7 @@ from pydantic import Field, create_model
 from schemax.attributes import attr
 from schemax.attributes.json_document import class_name
 from schemax.attributes.ready_made import words_of
-from schemax.base.messages import clipped, some_of
+from schemax.base.messages import clipped, counted, some_of
 from schemax.base.resources import resource_dir
 from schemax.errors import InputError, SchemaError
 from schemax.extraction.documents import Document, RecordFields, read_documents
@@ -324,7 +324,7 @@ def _doubt(attributes: Sequence[FoundAttribute], lists: int, most: int) -> str |
         reasons.append(f"{count - agreed} named by one list of {lists} alone")
     if 2 * stated < count:
         reasons.append(f"{count - stated} with values in less than {_OFTEN:.0%} of the samples")
-    text = f"do not rely on what was found: {count} attributes, {', '.join(reasons)}"
+    text = f"do not rely on what was found: {counted(count, 'attribute')}, {', '.join(reasons)}"
     return f"{text}; {_REMEDY}" if reasons else None
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from schemax.attributes import settings_of
 from schemax.base.calibration import FILE, write_calibration
-from schemax.base.messages import say
+from schemax.base.messages import counted, say
 from schemax.base.trained import EXAMPLES, note_trained
 from schemax.config import DecodingConfig, decoding_name
 from schemax.errors import InputError
@@ -152,7 +152,8 @@ def _calibrate(
     held_out = [document for document, example in pairs if example.text in texts]
     labelled = sum(len(document.attributes) for document in held_out)
     if labelled < FEWEST:
-        say(f"not calibrated: {labelled} held-out labels are too few; {FEWEST} are needed")
+        few = counted(labelled, "held-out label is", "held-out labels are")
+        say(f"not calibrated: {few} too few; {FEWEST} are needed")
         return
     try:
         fit = calibrate(

@@ -164,8 +164,8 @@ def split_examples(
     count = max(1, round(share * len(texts))) if share else 0
     if count >= len(texts):
         raise InputError(
-            f"{len(texts)} different texts are too few to hold out {share:.0%}; add documents, or "
-            "hold out none"
+            f"{counted(len(texts), 'different text is', 'different texts are')} too few to hold "
+            f"out {share:.0%}; add documents, or hold out none"
         )
     kept_back = set(texts[:count])
     return (

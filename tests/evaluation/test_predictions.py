@@ -96,6 +96,9 @@ def test_what_is_no_file_of_predictions(arguments: tuple[str, ...], tmp_path: Pa
     other = jsonl(tmp_path / "other.jsonl", [{"brand": "Tazo"}])
     refused(run(*arguments, "--predictions", other), "line 1: not a row of predictions")
     refused(run(*arguments, "--predictions", few, "--table", "csv", "--json"), "not both")
+    row = {"id": 7, "category": "Tea", "text": "Tea", "attributes": {"Brand": "Tazo"}}
+    alone = ("evaluate", str(jsonl(tmp_path / "alone.jsonl", [row])), *arguments[2:])
+    refused(run(*alone, "--predictions", few), "few.jsonl has no row for 1 of 1 document: 7")
 
 
 def test_holm_by_hand() -> None:

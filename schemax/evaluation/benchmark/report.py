@@ -16,7 +16,7 @@ import torch
 import transformers
 from pydantic import TypeAdapter, ValidationError
 
-from schemax.base.messages import misfit_of
+from schemax.base.messages import counted, misfit_of
 from schemax.base.resources import version
 from schemax.evaluation.benchmark.measure import EngineRun
 from schemax.evaluation.benchmark.workload import Workload
@@ -237,7 +237,8 @@ def headline(report: Report) -> str:
     hardware = place["accelerator"] or f"{place['cpu']}, threads: {place['threads']}"
     return (
         f"{model['name']} ({model['parameters'] / 1e6:,.1f} M parameters, {model['dtype']}) on "
-        f"{hardware}; {work['listings']} listings of {work['mean_document_tokens']:,.0f} tokens, "
+        f"{hardware}; {counted(work['listings'], 'listing')} of "
+        f"{work['mean_document_tokens']:,.0f} tokens, "
         f"{work['slots'] / work['listings']:.1f} attributes each, values of "
         f"{work['mean_value_tokens']:.1f} tokens; torch {place['torch']}, transformers "
         f"{place['transformers']}"
@@ -257,7 +258,7 @@ def notes(report: Report) -> Iterator[str]:
         dollars = "" if price is None else f", ${number(price)} for 1,000 documents"
         yield (
             f"{server['model']} at {server['url']}: {number(server['products_per_second'])} "
-            f"documents/s with {server['concurrency']} requests in flight, "
+            f"documents/s with {counted(server['concurrency'], 'request')} in flight, "
             f"{server['agreement']:.1%} of the fields as annotated{dollars}"
         )
     for item in report.skipped:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from schemax.base.messages import counted
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.evaluation.examples import Example, canonical_value, read_examples
 from schemax.evaluation.labelled_schemas import annotated_schemas
@@ -186,7 +187,7 @@ def first_difference(
 ) -> str:
     """Describes the first difference of two outputs; "" if there is none."""
     if len(expected) != len(emitted):
-        return f"{len(emitted)} documents instead of {len(expected)}"
+        return f"{counted(len(emitted), 'document')} instead of {len(expected)}"
     for place, (wanted, actual) in enumerate(zip(expected, emitted, strict=True)):
         if len(wanted) != len(actual):
             return f"document {place}: {len(actual)} runs of tokens instead of {len(wanted)}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from schemax.base.messages import counted
 from schemax.base.process import usable_processors
 from schemax.compiler import compile_schema
 from schemax.compiler.prompt import render_chat
@@ -79,7 +80,7 @@ def thread_check() -> Check:
     """Returns the number of torch's threads, with a remedy if the processors are overloaded."""
     threads, usable = torch.get_num_threads(), usable_processors()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    text = f"{threads} on {usable} processors, load {load:.1f}"
+    text = f"{threads} on {counted(usable, 'processor')}, load {load:.1f}"
     if threads > usable:
         text += f"; set OMP_NUM_THREADS={usable}, or passes take many times as long"
     elif threads > 1 and load + threads > usable + 1:
