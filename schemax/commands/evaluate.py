@@ -14,7 +14,14 @@ from schemax.base.messages import say
 from schemax.base.options import option
 from schemax.base.terminal import show
 from schemax.commands import options
-from schemax.commands.options import UsageError, argument, numbers_of, plain_warnings, verb
+from schemax.commands.options import (
+    UsageError,
+    argument,
+    listed,
+    numbers_of,
+    plain_warnings,
+    verb,
+)
 from schemax.evaluation.cascades import curve_of
 from schemax.evaluation.comparison import compare, corrected_comparisons
 from schemax.evaluation.evaluate import ALONE, judged, measure_settings, origin_of, setting_of
@@ -46,9 +53,10 @@ class Args(options.Cascade, options.Server, options.Prompt, options.Labels):
     saved: tuple[Path, Path] | None = option("--compare A.json B.json")
     """Instead of INPUT: two results that --json --details wrote."""
 
-    predictions: list[Path] | None = option("FILE")
+    predictions: list[str] | None = option("FILE")
     """Predictions of another system for INPUT, as JSONL with one {"id", "attributes"} per line, are
-    scored too; may be repeated. Without --model, --server and --decoding, no model is loaded."""
+    scored too. Several files are separated by commas, or the option is repeated. Without --model,
+    --server and --decoding, no model is loaded."""
 
     """The report"""
 
@@ -100,7 +108,9 @@ def evaluate(args: Args) -> None:
     if args.table is not None and args.as_json:
         raise UsageError("give --table or --json, not both")
     names = [name.strip() for name in (args.decoding or "").split(",")]
-    files = args.predictions or []
+    files = [Path(name) for text in args.predictions or [] for name in listed(text)]
+    if args.predictions and not files:
+        raise UsageError("--predictions names no file")
     loads = not files or args.server or args.decoding
     models_named: list[str | None] = [None] if loads else []
     if args.model:

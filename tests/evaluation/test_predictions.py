@@ -67,7 +67,7 @@ def test_values_count_as_those_of_a_model(arguments: tuple[str, ...], tmp_path: 
     worse = predicted(
         tmp_path / "worse.jsonl", [RIGHT[0], {"Brand": "x", "Age": "7"}, {}], "predicted"
     )
-    right, wrong = reports(*arguments, "--predictions", rival, "--predictions", worse)
+    right, wrong = reports(*arguments, "--predictions", f"{rival},{worse}")
     assert (right["decoding"], right["f1"], right["strict_f1"]) == ("rival", 1, 1)
     assert right["counts"] == {"nn": 4, "nv": 0, "vn": 0, "vc": 8, "vw": 0}
     assert wrong["counts"] == {"nn": 4, "nv": 0, "vn": 3, "vc": 4, "vw": 1}
@@ -96,6 +96,8 @@ def test_what_is_no_file_of_predictions(arguments: tuple[str, ...], tmp_path: Pa
     other = jsonl(tmp_path / "other.jsonl", [{"brand": "Tazo"}])
     refused(run(*arguments, "--predictions", other), "line 1: not a row of predictions")
     refused(run(*arguments, "--predictions", few, "--table", "csv", "--json"), "not both")
+    refused(run(*arguments, "--predictions", ","), "--predictions names no file")
+    refused(run(*arguments, "--predictions", f"{few},absent.jsonl"), "few.jsonl has no row")
     row = {"id": 7, "category": "Tea", "text": "Tea", "attributes": {"Brand": "Tazo"}}
     alone = ("evaluate", str(jsonl(tmp_path / "alone.jsonl", [row])), *arguments[2:])
     refused(run(*alone, "--predictions", few), "few.jsonl has no row for 1 of 1 document: 7")
