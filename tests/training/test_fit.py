@@ -54,6 +54,9 @@ def test_labels_become_a_prompt_that_other_verbs_take(run: Run, tmp_path: Path) 
     labels = jsonl(tmp_path / "corrected.jsonl", LABELS)
     result = run("fit", labels, "--time", "10m", "--model", "embedded")
     assert result.exit_code == 0, result.output
+    assert re.search(
+        r"^expected: about \d+ of \d+ trials, in \d+ of 600 seconds;", result.stderr, re.MULTILINE
+    )
     trials = [line for line in result.stderr.splitlines() if line.startswith("trial ")]
     assert "the best before it" not in trials[0]
     assert all("on 4 documents, the best before it 0." in line for line in trials[1:])
@@ -343,7 +346,7 @@ def test_every_category_has_its_own_demonstrations(
     shown = {one.category for one in done.prompt.demonstrations}
     assert shown == {"television", "monitor"}
     assert all(one.text for one in done.prompt.demonstrations)
-    assert "demonstrations in each of 2 categories" in lines[1]
+    assert "demonstrations in each of 2 categories" in lines[2]
     # What was measured is what the file makes of the same documents.
     (television,) = {row.category for row in examples} - {"monitor"}
     fitted = extractor.with_prompt(done.prompt)

@@ -185,8 +185,15 @@ def fit(
 
         def tell_trial(trial: Trial) -> None:
             trials.record(trial)
-            spent = max(1e-9, seconds - (over - time.monotonic()))
-            about = min(search.expected, int(trial.number * seconds / spent))
+            left = max(0.0, over - time.monotonic())
+            each = max(1e-9, trials.seconds / trial.number)
+            about = min(search.expected, trial.number + int(left / each))
+            if trial.number == 1 and not trials.known:
+                spent = seconds - max(0.0, left - (about - 1) * each)
+                tell(
+                    f"expected: about {about} of {search.expected} trials, in {spent:.0f} of "
+                    f"{seconds:g} seconds; prompts with demonstrations may take longer"
+                )
             tell(f"trial {trial.number} of about {max(about, trial.number)}: {trial}")
 
         search.tell = tell_trial
