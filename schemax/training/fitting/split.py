@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from schemax.base.messages import counted
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example
 
@@ -46,8 +47,8 @@ def split_rows(examples: Sequence[Example], seed: int) -> Split:
     for category, texts in by_text.items():
         if len(texts) < _FEWEST:
             raise InputError(
-                f"category {category!r} has {len(texts)} different documents, too few to choose "
-                f"by: label {_FEWEST} or more, better 20"
+                f"category {category!r} has {counted(len(texts), 'different document')}, too few "
+                f"to choose by: label {_FEWEST} or more, better 20"
                 + ("; or leave the category out" if len(by_text) > 1 else "")
             )
         names = sorted(texts)
