@@ -1,6 +1,6 @@
 """python -m reproduce TARGET: the commands of a table or figure, one after another.
 
-A step whose file is there is not run again. README.md tells of the targets.
+A step whose file is there is not run again. docs/reproduce.md tells of the targets.
 """
 
 from __future__ import annotations

@@ -415,7 +415,8 @@ def promise_of(
         share, low, high = share_of(is_right[best], documents[best])
         raise InputError(
             f"no threshold proves a precision of {precision:g}: of the {len(best)} most confident "
-            f"of {counted(len(sure), 'value')}, {share:.3f} are right ({low:.3f} to {high:.3f}); "
+            f"of {counted(len(sure), 'value')}, {share:.3f} are right ({low:.3f} to {high:.3f}). "
+            "A promise for all thresholds that are tried needs more proof than such an interval: "
             "ask for a lower precision, or label more documents"
         )
     fields: dict[str, dict[str, FieldPromise]] = {}

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from schemax.base.messages import counted
+from schemax.base.messages import counted, some_of
 from schemax.errors import InputError
 from schemax.evaluation.examples import Example, row_ids
 from schemax.evaluation.judge import (
@@ -245,7 +245,13 @@ def check_alike(first: SavedRun, second: SavedRun, names: tuple[str, str]) -> No
         first.examples, second.examples, first.predictions, second.predictions, strict=True
     )
     for place, (first_example, second_example, first_row, second_row) in enumerate(everything, 1):
-        if first_example != second_example or first_row.keys() != second_row.keys():
+        if first_example == second_example and (odd := first_row.keys() ^ second_row.keys()):
+            raise InputError(
+                f"{names[0]} and {names[1]} are not about the same attributes: only one has "
+                f"{some_of(sorted(odd))} for {first_example.id!r}; evaluate both with the same "
+                "--schemas"
+            )
+        if first_example != second_example:
             raise InputError(
                 f"{names[0]} and {names[1]} are not about the same documents: number {place} is "
                 f"{first_example.id!r} ({first_example.category}) in one and {second_example.id!r} "

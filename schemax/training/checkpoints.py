@@ -58,7 +58,10 @@ def last_checkpoint(folder: Path) -> str:
         if any(next(path.parent.glob(name), None) for name in _OPTIMIZERS)
     ]
     if not complete:
-        raise InputError(f"there is no complete checkpoint in {folder} to resume from")
+        raise InputError(
+            f"there is no complete checkpoint in {folder} to resume from: the run stopped before "
+            "its first check. Delete the folder and begin anew; --check-every saves sooner"
+        )
     return str(max(complete, key=_step))
 
 
