@@ -76,20 +76,22 @@ def curve_of(
     marks = [(mark, further.least) for mark in sorted({0.0, further.read_below, *inner})]
     points = []
     for mark, least in (*marks, (np.inf, np.inf)):
-        asked = [
+        is_asked = [
             {name: low < mark and share < least for name, share in row.items()}
             for low, row in zip(lowest, sure, strict=True)
         ]
         predictions = [
             {name: (below if again[name] else above)[name] for name in above}
-            for above, below, again in zip(first.predictions, later.predictions, asked, strict=True)
+            for above, below, again in zip(
+                first.predictions, later.predictions, is_asked, strict=True
+            )
         ]
         scores = score_predictions(first.examples, predictions)
         points.append(
             Point(
                 None if mark == np.inf else mark,
                 documents=float(np.mean(lowest < mark)),
-                fields=float(np.mean([again for row in asked for again in row.values()])),
+                fields=float(np.mean([again for row in is_asked for again in row.values()])),
                 f1=scores.protocol.f1,
                 strict_f1=scores.strict.f1,
                 cost=0.0,

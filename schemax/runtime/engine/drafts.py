@@ -41,8 +41,10 @@ class Drafts(NamedTuple):
     ids: Ints
 
     @classmethod
-    def of(cls, drafts: Sequence[Ids]) -> Drafts:
-        counts = np.array(list(map(len, drafts)), np.int64)
+    def of(cls, num_bare: int, drafts: Sequence[Ids] = ()) -> Drafts:
+        """The drafts of slots behind `num_bare` slots without one."""
+        counts = np.zeros(num_bare + len(drafts), np.int64)
+        counts[num_bare:] = list(map(len, drafts))
         return cls(counts, np.array([token for ids in drafts for token in ids], np.int64))
 
 

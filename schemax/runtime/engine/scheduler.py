@@ -27,7 +27,7 @@ from schemax.runtime.slots.block_table import OWN_ONLY, BlockTable, RequestValue
 from schemax.runtime.slots.outputs import DocumentOutput
 from schemax.runtime.slots.requests import Filled, Request
 from schemax.runtime.slots.slot_table import SlotTable
-from schemax.tokens import Ids, SlotOutput
+from schemax.tokens import SlotOutput
 
 _NO_KV = np.zeros(0, np.int64)
 
@@ -59,7 +59,7 @@ class Scheduler:
         self._sampler = sampler
         self._control, self._flight = control, flight
         self.follow_ups = FollowUpQueue()
-        self.drafts = Drafts.of(())
+        self.drafts = Drafts.of(0)
         self._footprint = self._num_documents = 0
         self.num_repeated = self.num_watched = self.num_causal = 0
 
@@ -184,16 +184,14 @@ class Scheduler:
 
         num_entering: slots that enter; num_tokens: of slots that the pass reads without drafts.
         """
-        table, slots = self.table, self.growing
-        drafts: list[Ids] = [()] * len(slots)
+        table, old = self.table, self.growing[num_entering:]
         num_tokens += sum(len(running.request.stem) for running in self.entering)
-        old = slots[num_entering:]
         most = length_of_drafts(self._control.now.pass_tokens, num_tokens, len(old))
-        if most and not self.num_watched and not self.num_causal:
-            ahead = self._sampler.grammars.ahead(old, most)
-            room = (table.budget - table.step)[old].tolist()
-            drafts[num_entering:] = [ids[:left] for ids, left in zip(ahead, room, strict=True)]
-        return Drafts.of(drafts)
+        if not most or self.num_watched or self.num_causal:
+            return Drafts.of(len(self.growing))
+        room = (table.budget - table.step)[old].tolist()
+        ahead = zip(self._sampler.grammars.ahead(old, most), room, strict=True)
+        return Drafts.of(num_entering, [ids[:left] for ids, left in ahead])
 
     def _show(self, owner: Ints, places: Ints) -> None:
         """Adds tokens of `causal` slots to what others see. owner: (E,) slots of the tokens.
