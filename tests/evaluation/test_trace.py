@@ -49,7 +49,7 @@ def test_passes_put_together_are_what_was_extracted(embedded: Extractor, way: st
     found = trace(embedded, TITLE, schema, decoding=way)
     (item,) = embedded.stream([TITLE], schema, decoding=way)
     assert found.extraction.value == item.value
-    assert len(found.passes) == item.steps
+    assert len(found.passes) == found.extraction.steps >= item.steps  # which reads drafts
     codec = embedded.compile(schema).codec
     if way == "autoregressive":
         assert {one.field for row in found.passes for one in row} == {"output"}
@@ -97,7 +97,7 @@ def test_later_waves_and_texts_of_choices_are_shown_with_their_fields(embedded: 
     found = trace(embedded, BOOT, Offer)
     (item,) = embedded.stream([BOOT], Offer)
     assert found.extraction.value == item.value
-    assert len(found.passes) == item.steps
+    assert len(found.passes) == found.extraction.steps >= item.steps  # which reads drafts
     codec = embedded.compile(Offer).codec
     for name, result in found.extraction.fields.items():
         ids = written(found, name, result.note is not None and "read as" in result.note)
