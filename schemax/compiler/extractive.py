@@ -225,13 +225,14 @@ class DocumentReader:
     def _cut(self, data: bytes) -> tuple[tuple[int, ...], dict[int, int]]:
         """The tokens of a text, and by the bytes before a token its place among them."""
         ids = tuple(self._copying.codec.encode(data.decode("utf-8", "ignore"), behind=None))
-        ends = np.cumsum([len(self._tokens[token]) for token in ids])
-        whole = b"".join(self._tokens[token] for token in ids)
-        # Some tokenizers put a space before a text.
-        shift = len(whole) - len(data) if whole.endswith(data) else None
-        if shift is None:
+        whole = b"".join(map(self._tokens.__getitem__, ids))
+        if not whole.endswith(data):
             return (), {}
-        return ids, {int(end) - shift: place + 1 for place, end in enumerate(ends.tolist())}
+        places, end = {}, len(data) - len(whole)  # some tokenizers put a space before a text
+        for place, token in enumerate(ids, 1):
+            end += len(self._tokens[token])
+            places[end] = place
+        return ids, places
 
     def _of(self, way: Way) -> DocumentRuns:
         runs = self._runs.get(id(way))

@@ -83,7 +83,7 @@ def test_outputs_are_those_without_drafts(
 def test_a_model_that_goes_on_otherwise(
     decoder_model: Model, codec: TextCodec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A random model takes few tokens of a draft; places of all others are free again."""
+    """A random model takes few tokens of a draft."""
     extractor = Extractor(decoder_model().model, codec)
     options: dict[str, Any] = {"decoding": "isolated:batch_size=1:max_retries=1"}
     with_drafts = read(extractor, **options)

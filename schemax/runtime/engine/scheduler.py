@@ -218,12 +218,13 @@ class Scheduler:
         """The tokens that the next pass reads of slots that entered earlier, slot by slot, each
         slot's draft last."""
         newest = self.table.newest(slots)
-        counts, drafted = self.table.num_new[slots], self.drafts.counts[-len(slots) :]
+        counts = self.table.num_new[slots]
         # Follow-ups begin with the pass that reads their keys, in this order.
         newest[np.repeat(self.table.step[slots] == 0, counts)] = self.follow_ups.keys
         if not len(self.drafts.ids):
             return newest
-        is_draft = ranks(counts + drafted) >= np.repeat(counts, counts + drafted)
+        with_drafts = counts + self.drafts.counts[-len(slots) :]
+        is_draft = ranks(with_drafts) >= np.repeat(counts, with_drafts)
         ids = np.zeros(len(is_draft), np.int64)
         ids[~is_draft], ids[is_draft] = newest, self.drafts.ids
         return ids
