@@ -7,7 +7,6 @@ schemax itself; 130 interrupted; 141 nobody reads the output any more; 143 termi
 
 from __future__ import annotations
 
-import ast
 import gc
 import io
 import math
@@ -15,7 +14,10 @@ import os
 import sys
 import traceback
 from importlib import import_module
+from importlib.machinery import SourceFileLoader
+from inspect import cleandoc
 from pathlib import Path
+from types import CodeType
 from typing import Annotated, Any
 
 import typer
@@ -73,10 +75,14 @@ class Verb(TyperCommand):
         return self.command.make_context(*args, **settings)
 
 
-def _docstring(verb: str) -> str | None:
-    source = Path(__file__).with_name(f"{_MODULES[verb]}.py").read_text("utf-8")
-    functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
-    return ast.get_docstring(next(node for node in functions if node.name == verb))
+def _docstring(verb: str) -> str:
+    """The docstring of a verb, from its module's compiled code: importing that takes long."""
+    name = f"schemax.commands.{_MODULES[verb]}"
+    path = Path(__file__).with_name(f"{_MODULES[verb]}.py")
+    module = SourceFileLoader(name, str(path)).get_code(name)
+    assert module is not None
+    functions = (constant for constant in module.co_consts if isinstance(constant, CodeType))
+    return cleandoc(next(code for code in functions if code.co_name == verb).co_consts[0])
 
 
 class Verbs(TyperGroup):
