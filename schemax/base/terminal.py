@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -38,6 +39,7 @@ def _cell(value: Any) -> str:
 
 
 _USUAL_WIDTH = 80
+_WIDTH_OF_FILES = 1_000
 _GAP = 2  # between two columns
 
 
@@ -48,7 +50,7 @@ def in_blocks(
 
     beside: the width of a column that stands in every table.
     """
-    room = (Console().width or _USUAL_WIDTH) - beside - _GAP
+    room = _console().width - beside - _GAP
     blocks: list[dict[str, Callable[[Item], Any]]] = [{}]
     used = 0
     for name, of in columns.items():
@@ -67,11 +69,19 @@ class _Console(Console):
         raise BrokenPipeError  # ends the command line
 
 
+def _console(*, on_stderr: bool = False) -> Console:
+    """A console as wide as COLUMNS or the terminal says; one that writes a file folds no table."""
+    console = _Console(stderr=on_stderr)
+    if not (console.is_terminal or "COLUMNS" in os.environ):
+        console.width = _WIDTH_OF_FILES
+    elif not console.width:  # COLUMNS=0, or a terminal that does not know its width
+        console.width = _USUAL_WIDTH
+    return console
+
+
 def show(*parts: str | Table, on_stderr: bool = False) -> None:
     """Shows tables and texts. Raises BrokenPipeError where nobody reads stdout."""
-    console = _Console(stderr=on_stderr)
-    if not console.width:  # COLUMNS=0, or a terminal that does not know its width
-        console.width = _USUAL_WIDTH
+    console = _console(on_stderr=on_stderr)
     for part in parts:
         if not isinstance(part, str):
             console.print(part)
