@@ -15,7 +15,8 @@ from typing import Any
 from schemax.attributes import Attribute, compile_attributes, settings_of
 from schemax.attributes.examples import FewShotExample, FewShotExamples, SomeValues
 from schemax.attributes.ready_made import demonstrations_of, match_of, words_of
-from schemax.base.calibration import Calibration
+from schemax.base.calibration import Calibration, Promise
+from schemax.base.messages import some_of, warn
 from schemax.base.trained import TrainedWith, as_trained
 from schemax.compiler import CompiledSchema, compile_schema
 from schemax.compiler.prompt import (
@@ -28,6 +29,7 @@ from schemax.compiler.prompt import (
 from schemax.config import DecodingConfig, resolve_decoding
 from schemax.errors import ModelError
 from schemax.extraction.prompt_file import PromptFile
+from schemax.extraction.readout import optional_fields
 from schemax.formats import OutputFormat
 from schemax.servers.extraction import ExtractionModel
 from schemax.servers.remote import RemoteModel, warn_of_copying
@@ -172,7 +174,21 @@ class Defaults:
         )
         if isinstance(model, RemoteModel):
             warn_of_copying(compiled)
+        if promise := self.calibration.promise:
+            _warn_of_unproven(compiled, promise)
         return compiled
+
+
+def _warn_of_unproven(compiled: CompiledSchema, promise: Promise) -> None:
+    """Warns of fields that no labels of the calibration prove a promised precision of."""
+    proven, attributes = promise.fields.get(compiled.category, {}), compiled.attributes
+    fields = zip(attributes, optional_fields(compiled.schema, attributes), strict=True)
+    names = [a.name for a, is_optional in fields if is_optional and a.name not in proven]
+    if names:
+        warn(
+            f"{compiled.category}: the calibration had no labels of {some_of(names)}, so it does "
+            f"not promise their precision of {promise.precision:g}; calibrate on labels of them"
+        )
 
 
 def as_untrained(config: DecodingConfig, template: TemplateLike) -> DecodingConfig:

@@ -330,6 +330,9 @@ def test_calibrate_for_a_precision(folder: Path, tmp_path: Path) -> None:
     refused(run(tmp_path / "gold.jsonl", *options[:-1], 1), "--precision takes a number")
     promised = calibrated(extractor, tmp_path / "gold.jsonl", schemas=spec, precision=0.9)
     assert promised.defaults.calibration.promise is not None
+    for asked, names in ((schema, "size"), (Coffee, "brand, roast")):
+        with pytest.warns(UserWarning, match=f"the calibration had no labels of {names}, so"):
+            promised.compile(asked)
     out = tmp_path / "out.jsonl"
     for verb in (["extract", spec, jsonl(tmp_path / "in.jsonl", rows), "-o", out], ["report", out]):
         model = ["--model", folder, "--text", "text"] if verb[0] == "extract" else []

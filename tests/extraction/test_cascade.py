@@ -245,7 +245,8 @@ def test_a_promised_precision_decides_on_values(models: list[Extractor]) -> None
     fields = [field for item in plain for field in item.fields.values() if field.value is not None]
     least = median(field.confidence or 0.0 for field in fields)
     share = (0.5, 0.4, 0.6)
-    promise = Promise(0.9, FieldPromise(least, False, 100, share, share))
+    together = FieldPromise(least, False, 100, share, share)
+    promise = Promise(0.9, together, {"television": dict.fromkeys(Words.model_fields, together)})
     first.defaults = replace(first.defaults, calibration=Calibration(promise=promise))
     both = Extractor.cascade([first, second], precision=0.9)
     models_of_values = []
