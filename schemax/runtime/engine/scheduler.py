@@ -61,7 +61,7 @@ class Scheduler:
         self.follow_ups = FollowUpQueue()
         self.drafts = Drafts.of(0)
         self._footprint = self._num_documents = 0
-        self.num_repeated = self.num_watched = self.num_causal = 0
+        self.num_repeated = self.num_watched = self.num_traced = self.num_causal = 0
 
     @property
     def requests(self) -> list[Request]:
@@ -130,6 +130,7 @@ class Scheduler:
             self.kv.keep(slots)
         if request.watcher is not None:
             self.num_watched += 1
+            self.num_traced += request.watcher.num_rivals > 0
             request.watcher.begin()
         self.entering.append(running)
 
@@ -179,15 +180,15 @@ class Scheduler:
         return Places(counts, columns, places)
 
     def _drafts(self, num_entering: int, num_tokens: int) -> Drafts:
-        """The drafts of the next pass; none while what each pass writes is watched, or read by
-        others.
+        """The drafts of the next pass; none while a watcher wants the rivals of each token, or
+        other slots read the tokens.
 
         num_entering: slots that enter; num_tokens: of slots that the pass reads without drafts.
         """
         table, old = self.table, self.growing[num_entering:]
         num_tokens += sum(len(running.request.stem) for running in self.entering)
         most = length_of_drafts(self._control.now.pass_tokens, num_tokens, len(old))
-        if not most or self.num_watched or self.num_causal:
+        if not most or self.num_traced or self.num_causal:
             return Drafts.of(len(self.growing))
         room = (table.budget - table.step)[old].tolist()
         ahead = zip(self._sampler.grammars.ahead(old, most), room, strict=True)
@@ -306,7 +307,9 @@ class Scheduler:
         self._footprint -= running.footprint
         self._num_documents -= running.request.num_documents
         self.num_repeated -= len(running.request.places) - 1
-        self.num_watched -= running.request.watcher is not None
+        if (watcher := running.request.watcher) is not None:
+            self.num_watched -= 1
+            self.num_traced -= watcher.num_rivals > 0
         self.num_causal -= running.request.is_causal
         for places in running.kept_kv:
             self.kv.give(places)

@@ -80,7 +80,8 @@ class SlotStep:
     path: the name of a slot of a later wave; () for other slots.
     role: see `tokens.Role`.
     start: the number of tokens that the slot had written before.
-    ids: the chosen token, and the forced tokens behind it.
+    ids: the chosen token, and the forced tokens and accepted drafts behind it; a request whose
+        watcher wants rivals has no drafts.
     logprob: the log-probability of the chosen token.
     rivals: (id, probability) of the likeliest tokens, before the grammar rules any out.
     """
