@@ -30,7 +30,8 @@ from schemax.evaluation.examples import shown_record
 from schemax.evaluation.scores import labelled_texts, score_predictions
 from schemax.runtime.slots.requests import new_request
 
-_MOST_TOKENS = 200  # of an output
+# The most tokens of an output, for each of its fields.
+_MOST_TOKENS = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,7 @@ def measure_engines(
                 "folder": str(Path(folder).resolve()),
                 "prompts": prompts,
                 "in_flight": list(in_flight),
-                "most": most,
-                "max_tokens": _MOST_TOKENS,
+                "documents": most,
                 "compact": compact,
             }
             for number, (texts, seconds, cpu) in zip(
@@ -146,8 +146,13 @@ def prompts_of(extractor: Extractor, work: Work) -> list[dict[str, Any]]:
         ids = [*request.prefix, *request.stem.tolist(), *request.layout.keys[0]]
         names = [item.name for item in own.attributes]
         properties = {name: {"type": ["string", "null"]} for name in names}
-        schema = {"type": "object", "properties": properties, "required": names}
-        found.append({"ids": ids, "schema": {**schema, "additionalProperties": False}})
+        schema = {
+            "type": "object",
+            "properties": properties,
+            "required": names,
+            "additionalProperties": False,
+        }
+        found.append({"ids": ids, "schema": schema, "most": _MOST_TOKENS * len(names)})
     return found
 
 
@@ -179,13 +184,13 @@ def _llama(
     slots = min(in_flight, 8)
     options = ["--parallel", str(slots)]
     with llama_server(
-        program, gguf, context=2048 * slots, threads=threads, options=options
+        program, gguf, context=4096 * slots, threads=threads, options=options
     ) as server:
 
-        def ask(item: Mapping[str, Any], tokens: int = _MOST_TOKENS) -> str:
+        def ask(item: Mapping[str, Any], most: int | None = None) -> str:
             body = {
                 "prompt": item["ids"],
-                "n_predict": tokens,
+                "n_predict": most or item["most"],
                 "temperature": 0,
                 "json_schema": item["schema"],
                 "cache_prompt": True,

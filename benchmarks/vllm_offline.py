@@ -2,8 +2,10 @@
 
     PYTHON vllm_offline.py TASK.json RESULTS.json
 
-The task: a folder, prompts (ids) with their JSON schemas, and the numbers in flight to try. Every
-number gets a fresh read of all prompts, after one prompt of each schema has been read.
+The task: a folder, prompts (ids) with their JSON schemas and the most tokens of their outputs, and
+the numbers in flight to try, each with its number of documents. Every number gets a fresh read of
+all prompts, after one prompt of each schema has been read. The model is compiled, as vLLM does by
+default; the first time, this takes some minutes.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ def main() -> None:
     model = vllm.LLM(
         task["folder"],
         dtype="float32",
-        enforce_eager=True,
         max_model_len=4096,
         structured_outputs_config={
             "backend": "xgrammar",
@@ -35,14 +36,14 @@ def main() -> None:
     )
     engine = model.llm_engine
 
-    def read(prompts: list[dict[str, Any]], in_flight: int, most: int) -> list[str]:
+    def read(prompts: list[dict[str, Any]], in_flight: int, most: int | None = None) -> list[str]:
         texts, waiting, running = [""] * len(prompts), list(enumerate(prompts)), 0
         while waiting or running:
             while waiting and running < in_flight:
                 place, item = waiting.pop(0)
                 bound = bound_by(json=item["schema"])
                 sampling = vllm.SamplingParams(
-                    temperature=0, max_tokens=most, structured_outputs=bound
+                    temperature=0, max_tokens=most or item["most"], structured_outputs=bound
                 )
                 engine.add_request(str(place), {"prompt_token_ids": item["ids"]}, sampling)
                 running += 1
@@ -58,7 +59,7 @@ def main() -> None:
         model.reset_prefix_cache()
         read(list(first.values()), 1, 1)
         before, began = spent(), time.perf_counter()
-        texts = read(task["prompts"][: task["most"][str(in_flight)]], in_flight, task["max_tokens"])
+        texts = read(task["prompts"][: task["documents"][str(in_flight)]], in_flight)
         results.append([texts, time.perf_counter() - began, spent() - before])
     Path(sys.argv[2]).write_text(json.dumps(results), "utf-8")
 
