@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import subprocess
+import sys
 import threading
 import weakref
 from collections import deque
@@ -468,3 +470,24 @@ def test_a_forgotten_extractor_is_let_go(make: Callable[..., Extractor]) -> None
     assert ended()
     gc.collect()
     assert seen() is None
+
+
+UNFINISHED = """
+import sys
+import torch
+from schemax import Extractor, load_schema
+torch.set_num_threads(int(sys.argv[1]))
+texts = [f"Nike Men's shoe {number}, black" for number in range(3000)]
+calls = [Extractor.default().stream(texts, load_schema("shoes")) for _ in range(2)]
+print(next(calls[0]).index)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_program_may_end_while_calls_are_under_way(count: int) -> None:
+    command = [sys.executable, "-c", UNFINISHED, str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().isdigit()
+    assert "terminate" not in done.stderr

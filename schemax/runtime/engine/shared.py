@@ -6,12 +6,14 @@ The caller's thread alone reads the iterators that feed a call, and handles its 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
@@ -56,6 +58,7 @@ class SharedEngine:
                 # A daemon: a call that is never closed keeps no process from ending.
                 self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
                 self._thread.start()
+                _started.add(self)
             self._changed.notify_all()
             return call
 
@@ -67,6 +70,16 @@ class SharedEngine:
                 call.notify()
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._thread is None)
+
+    def abandon(self) -> None:
+        """Closes all calls, and waits until the pass under way is done."""
+        with self.lock:
+            for call in self._calls:
+                call.is_closed = True
+            self._changed.notify_all()
+            # A forked process has the calls of its parent, without the thread.
+            while self._thread is not None and self._thread.is_alive():
+                self._changed.wait(0.1)
 
     def notify(self) -> None:
         with self.lock:
@@ -165,6 +178,17 @@ class SharedEngine:
                     call.given.clear()
                 call.in_flight.clear()
                 call.notify()
+
+
+_started: WeakSet[SharedEngine] = WeakSet()
+
+
+@atexit.register
+def _end_threads() -> None:
+    """Ends passes before Python ends their threads, which would abort the process, or leave callers
+    waiting for them."""
+    for engine in list(_started):
+        engine.abandon()
 
 
 class Call:
