@@ -275,7 +275,11 @@ def lines_format() -> OutputFormat:
     page = (Path(__file__).resolve().parents[1] / "docs" / "formats.md").read_text("utf-8")
     (code,) = [block for block in page.split("```python\n") if "register_format" in block[:200]]
     namespace: dict[str, Any] = {}
-    exec(code.split("```")[0], namespace)
+    from seams import forget_formats
+
+    with pytest.MonkeyPatch.context() as patch:  # a test of that page registers it, too
+        forget_formats(patch)
+        exec(code.split("```")[0], namespace)
     made: OutputFormat = namespace["Lines"]()
     return made
 

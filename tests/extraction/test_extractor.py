@@ -17,7 +17,7 @@ import tokenizers
 import torch
 from conftest import TITLES, Small, tiny_model
 from pydantic import BaseModel, create_model, field_validator
-from seams import pass_tokens, replaced
+from seams import forget_formats, pass_tokens, replaced
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
@@ -36,7 +36,7 @@ from schemax import (
     schema_names,
 )
 from schemax.compiler import TextCodec
-from schemax.formats import OutputFormat, get_format
+from schemax.formats import OutputFormat, register_format
 
 
 class Loose(AttrSchema, category="television"):
@@ -296,8 +296,11 @@ def test_progress_goes_to_stderr(extractor: Extractor, capsys: pytest.CaptureFix
 
 
 @pytest.mark.slow
-def test_a_format_of_one_s_own(extractor: Extractor, lines_format: OutputFormat) -> None:
-    assert get_format("lines") is not None  # the documentation registers it
+def test_a_format_of_one_s_own(
+    extractor: Extractor, lines_format: OutputFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_formats(monkeypatch)
+    register_format("lines", lines_format)
     compiled = extractor.compile(Loose, format="lines")
     assert compiled.key_texts == (("brand =", "model ="),)
     for decoding in ("isolated", "paper", "autoregressive"):
