@@ -180,7 +180,7 @@ class Defaults:
 
 
 def _warn_of_unproven(compiled: CompiledSchema, promise: Promise) -> None:
-    """Warns of fields that no labels of the calibration prove a promised precision of."""
+    """Warns of fields without labels in the calibration, which it promises nothing of."""
     proven, attributes = promise.fields.get(compiled.category, {}), compiled.attributes
     fields = zip(attributes, optional_fields(compiled.schema, attributes), strict=True)
     names = [a.name for a, is_optional in fields if is_optional and a.name not in proven]

@@ -20,8 +20,7 @@ P = ParamSpec("P")
 class Processors:
     """A share of the processors, and the thread that computes passes on it.
 
-    count: of the share; 0 where passes need none of their own, since a device computes them or
-        there is one flight.
+    count: processors of the share; 0 where a device computes passes, or there is one flight.
     """
 
     def __init__(self, count: int) -> None:
@@ -45,7 +44,7 @@ class Processors:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "schemax-pass")
             usual = torch.get_num_threads()
-            # A thread takes the number that was set last anywhere when it first asks for it.
+            # A thread that first asks for its number gets the one that any thread set last.
             self._thread.submit(torch.get_num_threads).result()
             self._thread.submit(torch.set_num_threads, self._count).result()
             torch.set_num_threads(usual)
