@@ -277,7 +277,7 @@ def lines_format() -> OutputFormat:
     namespace: dict[str, Any] = {}
     from seams import forget_formats
 
-    with pytest.MonkeyPatch.context() as patch:  # a test of that page registers it, too
+    with pytest.MonkeyPatch.context() as patch:
         forget_formats(patch)
         exec(code.split("```")[0], namespace)
     made: OutputFormat = namespace["Lines"]()

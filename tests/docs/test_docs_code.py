@@ -18,6 +18,7 @@ import pytest
 import typer
 from conftest import slow_but
 from published_files import write_oa_mine
+from seams import forget_formats
 
 from recipes.pages import NOT_RUN, ROOT, WHOLE, outputs
 from reproduce.dataset.write import write_dataset
@@ -43,6 +44,7 @@ pytestmark = [
 @pytest.mark.parametrize("page", slow_but(WHOLE - {"docs/tutorial.md"}, PAGES))
 def test_the_code_of_a_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    forget_formats(monkeypatch)
     stale = [output for output in outputs(page) if not output.is_current]
     assert [output.shown for output in stale] == [output.written for output in stale]
 
