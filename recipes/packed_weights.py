@@ -2,8 +2,8 @@
 
     python -m recipes.packed_weights --model FOLDER --labels test.jsonl --demonstrations train.jsonl
 
-With a model it also reads documents with packed and with unpacked weights, all at once and one by
-one. docs/performance.md shows the figures.
+With a model it also reads documents with weights in half precision, in four bits and unpacked, all
+at once and one by one. docs/performance.md shows the figures.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import nn
 from benchmarks.other_engines import read_by_schemax
 from recipes.server_costs import read_work
 from schemax import Extractor
-from schemax.runtime.models.packed import PackedLinear, unpack
+from schemax.runtime.models.packed import HalfLinear, num_bytes, unpack
 
 ROWS = (1, 8, 32, 128, 512)
 _REPEATS = 8
@@ -41,7 +41,7 @@ def seconds(layers: Sequence[nn.Module], rows: int, width: int, threads: int) ->
 def show_products(outputs: int, width: int, count: int, rows: Sequence[int]) -> None:
     """Prints speed-ups for numbers of rows; `count` layers, so that none stays in a cache."""
     plain = [nn.Linear(width, outputs, bias=False) for _ in range(count)]
-    packed = [PackedLinear(layer) for layer in plain]
+    packed = [HalfLinear(layer) for layer in plain]
     print("| rows | one thread | two threads | two over one, packed | two over one, torch |")
     print("| --- | --- | --- | --- | --- |")
     for number in rows:
@@ -65,15 +65,23 @@ def main() -> None:
     if given.model is None:
         return
     work = read_work(given.labels, given.documents, given.demonstrations, 4, "json")
-    packed, plain = (Extractor.from_pretrained(given.model, dtype="float32") for _ in range(2))
-    unpack(plain.model.model)
+    ways = {
+        "in half precision": Extractor.from_pretrained(given.model),
+        "in four bits": Extractor.from_pretrained(given.model, quantization="int4"),
+        "not packed": Extractor.from_pretrained(given.model),
+    }
+    unpack(ways["not packed"].model.model)
+    for name, way in ways.items():
+        print(f"{name}: {num_bytes(way.model.model) / 2**20:.0f} MiB of weights")
     for threads in (1, 2):
         torch.set_num_threads(threads)
         for in_flight, most in ((given.documents, given.documents), (1, 6)):
-            took = [read_by_schemax(each, work, in_flight, most) for each in (packed, plain)]
-            own, usual = (cost.seconds / cost.documents for cost in took)
-            place = f"{threads} threads, {in_flight} in flight"
-            print(f"{place}: {own:.2f} s a document, {own / usual:.2f} of unpacked")
+            took = {name: read_by_schemax(way, work, in_flight, most) for name, way in ways.items()}
+            print(f"{threads} threads, {in_flight} in flight:")
+            for name, cost in took.items():
+                share = cost.seconds / took["not packed"].seconds
+                per_document = cost.seconds / cost.documents
+                print(f"  {name}: {per_document:.2f} s a document ({share:.2f}), F1 {cost.f1:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The process: interrupts, the processors and the time that it may use, garbage collections.
+"""The process: interrupts, the processors, time and memory that it may use.
 
 torch takes a thread for every processor of the machine, whatever a container allows, and each
 thread spins while it waits for the others. Beside busy neighbours, all threads wait for one that is
@@ -8,6 +8,7 @@ on an idle machine, since waking takes longer than a small model's operations.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
@@ -128,6 +129,12 @@ def _quota() -> float | None:
 # New objects that start a collection: about as many as a few documents in flight hold. Most are
 # gone once their document is done.
 _MOST_NEW = 10_000
+
+
+def give_back_memory() -> None:
+    """Gives memory that was freed back to the system, which GNU's C library would keep."""
+    if trim := getattr(ctypes.CDLL(None) if os.name == "posix" else None, "malloc_trim", None):
+        trim(0)
 
 
 @contextmanager

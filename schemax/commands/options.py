@@ -184,8 +184,8 @@ class Loading(Model):
     """Folder or Hub id of a LoRA adapter for the model."""
     revision: str | None = None
     """Branch, tag or commit of a model on the Hub."""
-    quantization: Literal["nf4", "int8"] | None = None
-    """nf4 (4 bits a weight, CUDA) or int8 (8 bits, CUDA or CPU)."""
+    quantization: Literal["nf4", "int8", "int4"] | None = None
+    """nf4 (4 bits a weight, CUDA), int8 (8 bits) or int4 (4 bits, CPU; for GGUF files, too)."""
     device_map: str | None = None
     """In place of --device, spreads the model over devices: auto, balanced, sequential."""
     attn: str | None = None

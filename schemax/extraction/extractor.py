@@ -107,7 +107,7 @@ class Extractor(AbstractContextManager["Extractor"]):
         device: Any = "auto",
         dtype: Any = "auto",
         device_map: Any = None,
-        quantization: Literal["nf4", "int8"] | None = None,
+        quantization: Literal["nf4", "int8", "int4"] | None = None,
         adapter: str | Path | None = None,
         attn_implementation: str | None = None,
         compile: bool = False,
@@ -130,7 +130,8 @@ class Extractor(AbstractContextManager["Extractor"]):
             a CPU it takes float32, but bfloat16 where the model's schemax.json says so and the
             processor is faster in it.
         device_map: spreads the model over several devices; needs accelerate.
-        quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
+        quantization: "nf4" (4 bits a weight, CUDA), "int8" (8 bits, CUDA or CPU) or "int4" (4 bits,
+            CPU). Of GGUF files "int4" alone, which keeps what the file has in four bits.
         adapter: folder or Hub id of a LoRA adapter for the model. Merged into its weights, so that
             it costs nothing at run time, unless these are quantized. Needs peft.
         compile: whether norms and other chains of pointwise operations become one kernel each, by

@@ -17,7 +17,7 @@ from schemax import AttrSchema, DecodingConfig, Extractor, attr, doctor
 from schemax.compiler import compile_schema
 from schemax.formats import format_names
 from schemax.runtime.models.loading import load
-from schemax.runtime.models.packed import unpack
+from schemax.runtime.models.packed import described, num_bytes, unpack
 from schemax.tokens import PromptIds, SlotOutput
 
 pytestmark = pytest.mark.llm
@@ -175,6 +175,20 @@ def test_gguf_equals_safetensors(smollm2: Path, smollm2_gguf: Path) -> None:
         for one in (plain, found)
     ]
     assert extracted[0] == extracted[1]
+
+
+@pytest.mark.skipif(
+    "fbgemm" not in torch.backends.quantized.supported_engines, reason="has no packed products"
+)
+@torch.inference_mode()
+def test_a_gguf_file_keeps_its_four_bits(smollm2_gguf: Path) -> None:
+    plain = load(smollm2_gguf, device="cpu", dtype="float32").model
+    small = load(smollm2_gguf, device="cpu", quantization="int4").model
+    assert described(small) == "210 modules in four bits, 2 modules in half precision"
+    assert num_bytes(small) < num_bytes(plain) / 1.8
+    ids = torch.tensor([plain.config.bos_token_id, *range(1_000, 1_200)])[None]
+    expected, found = plain(input_ids=ids).logits, small(input_ids=ids).logits
+    assert (found - expected).square().mean().sqrt() < 0.05 * expected.std()
 
 
 def test_what_shares_a_pass_changes_nothing(extractor: Extractor) -> None:

@@ -221,7 +221,7 @@ def test_kernels_on_the_hub_are_fetched_by_name_only(
 
 
 def test_unknown_quantizations(folder: Path) -> None:
-    with pytest.raises(ValueError, match="'nf4', 'int8', not 'int3'"):
+    with pytest.raises(ValueError, match="'nf4', 'int8', 'int4', not 'int3'"):
         Extractor.from_pretrained(folder, quantization="int3")  # type: ignore[arg-type]
 
 
@@ -230,6 +230,7 @@ def test_quantization_that_this_machine_cannot_do(
 ) -> None:
     refused(str(folder), "nf4", "CUDA", '"int8"', name=folder, device="cpu", quantization="nf4")
     refused("int8", "CUDA", "CPU", name=folder, device="meta", quantization="int8")
+    refused("int4", "CPU", '"nf4"', name=folder, device_map="cpu", quantization="int4")
     hide(monkeypatch, "torchao")
     refused(str(folder), "torchao", "pip install '.[int8]'",
             name=folder, device="cpu", quantization="int8")  # fmt: skip
@@ -259,6 +260,17 @@ def test_int8_on_a_cpu(
     assert "Int8" in type(weight.data).__name__ + type(weight).__name__
     expected, found = logits(plain.model.model), logits(small.model.model)
     assert (expected - found).abs().mean() < 0.06 * expected.std()
+    assert len(small.extract(TITLES, Small, on_error="null")) == len(TITLES)
+
+
+def test_int4_on_a_cpu(folder: Path, lora: Path) -> None:
+    plain, small = (
+        Extractor.from_pretrained(folder, adapter=lora, quantization=bits)
+        for bits in (None, "int4")
+    )
+    assert small.model.dtype == torch.float32
+    expected, found = logits(plain.model.model), logits(small.model.model)
+    assert 0 < (expected - found).abs().mean() < 0.3 * expected.std()
     assert len(small.extract(TITLES, Small, on_error="null")) == len(TITLES)
 
 

@@ -1,4 +1,4 @@
-"""Weights packed in half precision compute what they compute in float32."""
+"""Weights packed in half precision compute what they compute in float32; in four bits, nearly."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ from schemax.io import fingerprint
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models import packed
 from schemax.runtime.models.packed import (
-    PackedLinear,
+    FourBitLinear,
+    HalfEmbedding,
+    HalfLinear,
+    described,
     num_bytes,
     num_weights,
     pack,
-    packed_layers,
+    pack_four_bits,
+    packed_modules,
     unpack,
 )
 
@@ -52,7 +56,7 @@ def narrow(model: Any) -> Any:
 @pytest.mark.parametrize("rows", [0, 1, 3, 16, 130])
 def test_a_layer_computes_what_torchs_does(rows: int, bias: bool) -> None:
     layer = narrow(nn.Linear(96, 200, bias=bias))
-    own = PackedLinear(layer)
+    own = HalfLinear(layer)
     inputs = torch.randn(2, rows, 96)
     torch.testing.assert_close(own(inputs), layer(inputs), rtol=1e-5, atol=1e-5)
     turned = torch.randn(96, rows).T  # not contiguous
@@ -79,10 +83,10 @@ def test_values_are_those_of_float32(codec: TextCodec, family: str, layout: Any)
     assert fingerprint.of_weights(module, codec, [1]) == weights
     assert_alike(run(prepare(module), compiled, TITLES, 4), expected)
     twin = replica(module)
-    for own, shared in zip(packed_layers(twin), packed_layers(module), strict=True):
+    for own, shared in zip(packed_modules(twin), packed_modules(module), strict=True):
         assert own.packed is shared.packed
     unpack(module)
-    assert not list(packed_layers(module))
+    assert not list(packed_modules(module))
     assert module.get_output_embeddings()._forward_pre_hooks
     assert num_weights(module) == count == module.num_parameters()
     assert_alike(run(prepare(module), compiled, TITLES, 4), expected)
@@ -91,14 +95,14 @@ def test_values_are_those_of_float32(codec: TextCodec, family: str, layout: Any)
 @pytest.mark.usefixtures("always")
 @torch.inference_mode()
 @pytest.mark.parametrize("family", [*IN_SEQUENCE, *FORK], ids=lambda family: family.name)
-def test_every_family_takes_packed_layers(family: Family, codec: TextCodec) -> None:
+def test_every_family_takes_packed_modules(family: Family, codec: TextCodec) -> None:
     """Some read a layer's weights by themselves."""
     module = narrow(family.model(codec.vocab_size).eval())
     ids = torch.arange(24).view(2, 12) * 7 % codec.vocab_size
     expected = module(input_ids=ids).logits
     pack(module)
-    torch.testing.assert_close(module(input_ids=ids).logits, expected, rtol=1e-3, atol=1e-4)
-    assert list(packed_layers(module)) or family.name.startswith("gpt")  # of another kind
+    torch.testing.assert_close(module(input_ids=ids).logits, expected, rtol=1e-3, atol=1e-3)
+    assert list(packed_modules(module)) or family.name.startswith("gpt")  # of another kind
 
 
 @pytest.mark.usefixtures("always")
@@ -119,7 +123,7 @@ def test_weights_that_half_precision_lacks_stay_as_they_are(codec: TextCodec) ->
 @pytest.mark.usefixtures("always")
 def test_loading_packs(saved_model: Path, tmp_path: Path) -> None:
     def num_packed(folder: Path, **loading: Any) -> int:
-        return len(list(packed_layers(Extractor.from_pretrained(folder, **loading).model.model)))
+        return len(list(packed_modules(Extractor.from_pretrained(folder, **loading).model.model)))
 
     assert not num_packed(saved_model)  # its weights need 32 bits
     source = Extractor.from_pretrained(saved_model)
@@ -132,13 +136,62 @@ def test_loading_packs(saved_model: Path, tmp_path: Path) -> None:
     assert extractor.extract(TITLES, Typed, on_error="null") == plain
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_four_bits_hold_what_gguf_files_hold(bias: bool) -> None:
+    """Weights of Q4_0, of which few groups use all steps, and of Q4_1 and Q4_K."""
+    layer = nn.Linear(64, 48, bias=bias)
+    steps = torch.randint(0, 16, (48, 2, 32))
+    steps[0, 0] = steps[0, 0].clamp(4, 11)
+    steps[1] = 3
+    for least in (torch.rand(48, 2, 1), -8 * (scale := torch.rand(48, 2, 1) / 8)):
+        layer.weight.data = (steps * scale + least).flatten(1).half().float()
+        own = FourBitLinear(layer)
+        assert own.error < 1e-3
+        assert (own.weight - layer.weight).norm() < 0.005 * layer.weight.norm()
+        assert own.num_bytes == 48 * 64 / 2 + 48 * 2 * 2 * 2
+        for rows in (0, 1, 3, 130):
+            inputs = torch.randn(2, rows, 64)
+            off = (own(inputs) - layer(inputs)).norm()
+            assert off <= 0.01 * layer(inputs).norm() or rows == 0
+            assert own(inputs).shape == (2, rows, 48)
+    assert FourBitLinear(nn.Linear(64, 48)).error > 0.03  # other weights are rounded
+
+
+@pytest.mark.usefixtures("always")
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_in_four_bits(codec: TextCodec, dtype: torch.dtype) -> None:
+    module = tiny_model("llama", codec.vocab_size, intermediate_size=40).eval()  # no whole groups
+    ids = torch.arange(24).view(2, 12) * 7 % codec.vocab_size
+    count = num_weights(module)
+    pack_four_bits(module, dtype, keeps_more=False)
+    assert num_weights(module) == count
+    assert module.dtype == dtype
+    kinds = {type(part) for part in packed_modules(module)}
+    assert FourBitLinear in kinds
+    assert (HalfLinear in kinds, HalfEmbedding in kinds) == (dtype == torch.float32,) * 2
+    assert "modules in four bits" in described(module)
+    assert num_weights(replica(module)) == count
+    found = module(input_ids=ids).logits.float()
+    unpack(module)
+    expected = module.to(torch.float32)(input_ids=ids).logits  # the same rounded weights
+    assert (found - expected).abs().mean() < 0.05 * expected.std()
+
+
+@pytest.mark.usefixtures("always")
+def test_layers_that_four_bits_do_not_hold_keep_16(codec: TextCodec) -> None:
+    module = narrow(tiny_model("qwen3", codec.vocab_size))
+    pack_four_bits(module, torch.float32, keeps_more=True)
+    assert {type(part) for part in packed_modules(module)} == {HalfLinear, HalfEmbedding}
+
+
 def test_a_model_that_fits_the_cache_is_not_packed(
     codec: TextCodec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packed, "is_faster", lambda: True)
     module = narrow(tiny_model("qwen3", codec.vocab_size))
     pack(module)
-    assert not list(packed_layers(module))
+    assert not list(packed_modules(module))
 
 
 def test_the_speed_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from schemax.evaluation.benchmark.workload import Workload, Writes
 from schemax.runtime.engine.decode import Windows, outputs, passes
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models.model import DecoderModel
-from schemax.runtime.models.packed import packed_layers
+from schemax.runtime.models.packed import packed_modules
 from schemax.tokens import Ids
 
 EngineKind = Literal["ours", "rival", "bound"]
@@ -103,7 +103,7 @@ class Engine(ABC):
 
 def replica(model: Any) -> Any:
     """Returns a separate model over the same weights, with hooks and settings of its own."""
-    packed = (layer.packed for layer in packed_layers(model))
+    packed = (module.packed for module in packed_modules(model))
     shared = {id(part): part for part in chain(model.parameters(), model.buffers(), packed)}
     twin = copy.deepcopy(model, shared)
     # Drops the sampling settings of trained models.

@@ -138,10 +138,9 @@ def _in_own_dtype(model: Any, tokenizer: Any) -> Check:
 
 def _architecture(model: Any) -> list[Check]:
     from schemax.runtime.models.architecture import examine
-    from schemax.runtime.models.packed import num_weights, packed_layers
+    from schemax.runtime.models.packed import described, num_weights
 
     config = model.config.get_text_config()
-    is_packed = any(packed_layers(model))
     architecture = examine(model)
     kinds = ", ".join(f"{count} {kind}" for kind, count in architecture.layer_counts.items())
     backend: str = config._attn_implementation
@@ -163,7 +162,7 @@ def _architecture(model: Any) -> list[Check]:
         Check(
             "machine",
             f"{model.device}, {str(model.dtype).removeprefix('torch.')}"
-            + (", weights packed in half precision" if is_packed else ""),
+            + (f"; weights packed: {packed}" if (packed := described(model)) else ""),
         ),
         *_generation_checks(model),
     ]

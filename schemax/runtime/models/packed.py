@@ -1,19 +1,24 @@
-"""Linear layers whose weights lie packed in half precision, for a CPU that computes in float32.
+"""Weights that lie packed, for a CPU: in half precision, or in four bits.
 
 A pass of few tokens takes as long as reading the weights. Published weights have 16 bits: in half
 precision they are the same numbers as in float32, at half the memory and the reading. FBGEMM's
-products widen them in registers and sum in float32.
+products widen them in registers and sum in float32. Four bits are for models that do not fit
+otherwise.
 """
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+M = TypeVar("M", bound=nn.Module)
 
 # The largest rounding that counts as none: of weights in bfloat16 below 1e-5, which are rare.
 _NONE = 2.0**-25
@@ -21,38 +26,71 @@ _NONE = 2.0**-25
 _LEAST = 1 << 24
 # Rows of a pass of few tokens and of many; the least speedup of the few, and of the many.
 _FEW, _MANY = (8, 1.2), (256, 0.9)
+# Weights of a row that share a scale and a least value in four bits, as in GGUF's Q4_0, Q4_1 and
+# Q4_K; and rows that the kernel packs together.
+_GROUP, _ROWS = 32, 16
+# The numbers of steps from a group's least to its largest weight. Q4_0 seldom uses all of its 15.
+_STEPS = range(15, 6, -1)
+# The largest error of a layer's weights, relative to them, that four bits are said to hold.
+_HELD = 0.01
+_TINY = torch.finfo(torch.float32).tiny
 
 
-class PackedLinear(nn.Module):
-    """A linear layer without training: (..., in_features) -> (..., out_features), in float32.
+class PackedModule(nn.Module, ABC):
+    """A module with packed weights, without training.
 
-    packed: FBGEMM's own form of weight and bias.
-    weight: unpacked at every access, (out_features, in_features).
+    packed: the weights, in a form of its own.
     is_tied: whether another module has the same weights.
     """
 
-    def __init__(self, layer: nn.Linear, *, is_tied: bool = False) -> None:
+    def __init__(self, module: nn.Module, packed: Any, *, is_tied: bool = False) -> None:
         super().__init__()
-        self.is_tied = is_tied
-        self.out_features, self.in_features = layer.weight.shape
-        self.packed = torch.ops.quantized.linear_prepack_fp16(layer.weight.detach(), layer.bias)
-        self._forward_pre_hooks.update(layer._forward_pre_hooks)
+        self.packed, self.is_tied = packed, is_tied
+        self._forward_pre_hooks.update(module._forward_pre_hooks)
         self.eval()
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = torch.ops.quantized.linear_dynamic_fp16(inputs, self.packed)
-        return outputs
+    @property
+    @abstractmethod
+    def num_weights(self) -> int:
+        """The number of weights."""
+
+    @property
+    @abstractmethod
+    def num_bytes(self) -> int:
+        """The bytes of the packed weights."""
+
+    @abstractmethod
+    def unpacked(self) -> Any:
+        """A module of torch with the same weights and hooks."""
 
     @property
     def weight(self) -> Tensor:
-        return self._unpacked()[0]
+        """Unpacked at every access."""
+        weight: Tensor = self.unpacked().weight.detach()
+        return weight
 
     @property
     def bias(self) -> Tensor | None:
-        return self._unpacked()[1]
+        bias: Tensor | None = self.unpacked().bias
+        return None if bias is None else bias.detach()
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        for name, weight in self.unpacked().named_parameters():
+            destination[f"{prefix}{name}"] = weight.detach()
+
+
+class PackedLinear(PackedModule):
+    """A linear layer: (..., in_features) -> (..., out_features)."""
+
+    def __init__(self, layer: nn.Linear, packed: Any, *, is_tied: bool = False) -> None:
+        super().__init__(layer, packed, is_tied=is_tied)
+        self.out_features, self.in_features = layer.weight.shape
+
+    @property
+    def num_weights(self) -> int:
+        return self.in_features * self.out_features
 
     def unpacked(self) -> nn.Linear:
-        """A layer of torch with the same weights and hooks."""
         weight, bias = self._unpacked()
         layer = nn.Linear(self.in_features, self.out_features, bias is not None, device="meta")
         layer.weight = nn.Parameter(weight)
@@ -61,31 +99,162 @@ class PackedLinear(nn.Module):
         layer._forward_pre_hooks.update(self._forward_pre_hooks)
         return layer.eval()
 
+    @abstractmethod
+    def _unpacked(self) -> tuple[Tensor, Tensor | None]:
+        """(out_features, in_features) weight, and bias."""
+
+
+class HalfLinear(PackedLinear):
+    """A linear layer in half precision, in FBGEMM's form, which computes in float32."""
+
+    def __init__(self, layer: nn.Linear, *, is_tied: bool = False) -> None:
+        weight = layer.weight.detach().float()
+        packed = torch.ops.quantized.linear_prepack_fp16(weight, layer.bias)
+        super().__init__(layer, packed, is_tied=is_tied)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = torch.ops.quantized.linear_dynamic_fp16(inputs, self.packed)
+        return outputs
+
+    @property
+    def num_bytes(self) -> int:
+        return 2 * self.num_weights
+
     def _unpacked(self) -> tuple[Tensor, Tensor | None]:
         weight, bias = torch.ops.quantized.linear_unpack_fp16(self.packed)
         return weight, bias
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        weight, bias = self._unpacked()
-        destination[f"{prefix}weight"] = weight
-        if bias is not None:
-            destination[f"{prefix}bias"] = bias
+
+class FourBitLinear(PackedLinear):
+    """A linear layer in four bits, which multiplies in bfloat16.
+
+    packed: the kernel's form of the steps; (in_features / 32, out_features, 2) scales and middles
+        of groups in bfloat16; the bias.
+    error: the rounding, relative to the weights.
+    """
+
+    def __init__(self, layer: nn.Linear) -> None:
+        weight = layer.weight.detach().float()
+        steps, grid, error = _four_bits(weight)
+        kernel_form = torch.ops.aten._convert_weight_to_int4pack_for_cpu(steps, 1)
+        super().__init__(layer, (kernel_form, grid, layer.bias))
+        self.error = error
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        kernel_form, grid, bias = self.packed
+        rows = inputs.reshape(-1, self.in_features).bfloat16()
+        product = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, kernel_form, _GROUP, grid)
+        outputs: Tensor = product.to(inputs.dtype).view(*inputs.shape[:-1], self.out_features)
+        return outputs if bias is None else outputs + bias
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(part.nbytes for part in self.packed[:2])
+
+    def _unpacked(self) -> tuple[Tensor, Tensor | None]:
+        kernel_form, grid, bias = self.packed
+        unit = torch.eye(self.in_features, dtype=torch.bfloat16)
+        weight = torch.ops.aten._weight_int4pack_mm_for_cpu(unit, kernel_form, _GROUP, grid)
+        return weight.float().T.contiguous(), bias
+
+
+class HalfEmbedding(PackedModule):
+    """An embedding in half precision: ids -> (..., size) in float32."""
+
+    def __init__(self, layer: nn.Embedding, *, is_tied: bool = False) -> None:
+        super().__init__(layer, layer.weight.detach().half(), is_tied=is_tied)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return nn.functional.embedding(ids, self.packed).float()
+
+    @property
+    def num_weights(self) -> int:
+        return int(self.packed.numel())
+
+    @property
+    def num_bytes(self) -> int:
+        return int(self.packed.nbytes)
+
+    def unpacked(self) -> nn.Embedding:
+        rows, size = self.packed.shape
+        layer = nn.Embedding(rows, size, device="meta")
+        layer.weight = nn.Parameter(self.packed.float())
+        layer._forward_pre_hooks.update(self._forward_pre_hooks)
+        return layer.eval()
 
 
 def pack(model: nn.Module, *, may_round: bool = False) -> None:
-    """Packs the linear layers of a model on a CPU in float32, in place, if that is faster here.
+    """Packs a model on a CPU in float32 in half precision, in place, if that is faster here.
 
-    Layers whose weights half precision does not hold stay as they are. may_round: whether they are
+    Modules whose weights half precision does not hold stay as they are. may_round: whether they are
     rounded to it instead, because the model was made for 16 bits or fewer.
     """
-    if num_weights(model) < _LEAST or not is_faster():
-        return
-    embeddings = {id(each.weight) for each in model.modules() if isinstance(each, nn.Embedding)}
+    if num_weights(model) >= _LEAST and is_faster():
+        _pack_halves(model, may_round)
+
+
+def pack_four_bits(model: nn.Module, dtype: torch.dtype, *, keeps_more: bool) -> None:
+    """Packs the linear layers of a model on a CPU in four bits, in place; the rest is in `dtype`.
+
+    The output head and embeddings are packed in half precision, and so are layers that four bits do
+    not hold, if `keeps_more`; without it they are rounded. Layers whose outputs are no multiple of
+    16, or whose inputs are none of 32, stay as they are.
+    """
+    head = model.get_output_embeddings()  # type: ignore[operator]
+    for module, name, layer in _plain(model, nn.Linear):
+        rows, columns = layer.weight.shape
+        if layer is head or rows % _ROWS or columns % _GROUP:
+            continue
+        own = FourBitLinear(layer)
+        if own.error <= _HELD or not keeps_more:
+            setattr(module, name, own)
+    if dtype == torch.float32 and _has_halves():
+        _pack_halves(model, may_round=True)
+    model.to(dtype)
+    model.is_quantized = True  # type: ignore[assignment]  # proved, and trained, as transformers' own
+
+
+def _pack_halves(model: nn.Module, may_round: bool) -> None:
+    embeddings = {id(layer.weight) for _, _, layer in _plain(model, nn.Embedding)}
+    for module, name, layer in _plain(model, nn.Linear):
+        if _fits(layer.weight.detach(), may_round):
+            setattr(module, name, HalfLinear(layer, is_tied=id(layer.weight) in embeddings))
+    used = Counter(id(part) for each in model.modules() for part in each.parameters(recurse=False))
+    for module, name, table in _plain(model, nn.Embedding):
+        if used[id(table.weight)] == 1 and _fits(table.weight.detach(), may_round):
+            setattr(module, name, HalfEmbedding(table))
+
+
+def _plain(model: nn.Module, kind: type[M]) -> Iterator[tuple[nn.Module, str, M]]:
+    """Yields torch's own modules of a kind, each with the module that it is part of and its name
+    there."""
     for module in list(model.modules()):
         for name, layer in list(module.named_children()):
-            if type(layer) is nn.Linear and _fits(layer.weight.detach(), may_round):
-                is_tied = id(layer.weight) in embeddings
-                setattr(module, name, PackedLinear(layer, is_tied=is_tied))
+            if type(layer) is kind:
+                yield module, name, layer
+
+
+def _four_bits(weight: Tensor) -> tuple[Tensor, Tensor, float]:
+    """(N, K) -> (N, K) steps from 0 to 15, (K / 32, N, 2) the grid, and the error of the grid.
+
+    A group's grid has as many steps as give the least error, so that weights which lie on one
+    already, as those of GGUF files do, stay as they are.
+    """
+    grouped = weight.view(len(weight), -1, _GROUP)
+    least, most = grouped.amin(-1, keepdim=True), grouped.amax(-1, keepdim=True)
+
+    def on_grid(count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        scale = ((most - least) / count).clamp_(min=_TINY)
+        steps = ((grouped - least) / scale).round_()
+        error = (steps * scale + least).sub_(grouped).square_().sum(-1, keepdim=True)
+        return error, steps, scale
+
+    counts = torch.tensor(_STEPS)
+    errors = torch.cat([on_grid(count)[0] for count in counts], -1)
+    error, steps, scale = on_grid(counts[errors.argmin(-1, keepdim=True)])
+    grid = torch.cat([scale, least + 8 * scale], -1).bfloat16().transpose(0, 1).contiguous()
+    share = error.sum() / weight.square().sum().clamp_(min=_TINY)
+    return steps.flatten(1).int(), grid, float(share.sqrt())
 
 
 def unpack(model: nn.Module) -> None:
@@ -93,7 +262,7 @@ def unpack(model: nn.Module) -> None:
     is_tied = False
     for module in list(model.modules()):
         for name, layer in list(module.named_children()):
-            if isinstance(layer, PackedLinear):
+            if isinstance(layer, PackedModule):
                 setattr(module, name, layer.unpacked())
                 is_tied |= layer.is_tied
     if is_tied:
@@ -102,15 +271,14 @@ def unpack(model: nn.Module) -> None:
 
 def num_weights(model: nn.Module) -> int:
     """Counts the weights of a model, packed ones included, tied ones once."""
-    packed = (layer for layer in packed_layers(model) if not layer.is_tied)
-    own = sum(map(torch.numel, model.parameters()))
-    return own + sum(layer.in_features * layer.out_features for layer in packed)
+    packed = (module.num_weights for module in packed_modules(model) if not module.is_tied)
+    return sum(map(torch.numel, model.parameters())) + sum(packed)
 
 
 def num_bytes(model: nn.Module) -> int:
-    """The bytes of a model's weights, of which packed ones take two each."""
-    packed = (layer.in_features * layer.out_features for layer in packed_layers(model))
-    return sum(weight.nbytes for weight in model.parameters()) + 2 * sum(packed)
+    """The bytes of a model's weights, packed ones included."""
+    packed = (module.num_bytes for module in packed_modules(model))
+    return sum(weight.nbytes for weight in model.parameters()) + sum(packed)
 
 
 def num_rows(layer: Any) -> int:
@@ -119,8 +287,20 @@ def num_rows(layer: Any) -> int:
     return count
 
 
-def packed_layers(model: nn.Module) -> Iterator[PackedLinear]:
-    return (layer for layer in model.modules() if isinstance(layer, PackedLinear))
+def packed_modules(model: nn.Module) -> Iterator[PackedModule]:
+    return (module for module in model.modules() if isinstance(module, PackedModule))
+
+
+def described(model: nn.Module) -> str:
+    """The packed weights of a model, as in "211 modules in half precision"; "" without any."""
+    four = sum(isinstance(module, FourBitLinear) for module in packed_modules(model))
+    half = sum(1 for _ in packed_modules(model)) - four
+    counts = {"four bits": four, "half precision": half}
+    return ", ".join(f"{count} modules in {name}" for name, count in counts.items() if count)
+
+
+def _has_halves() -> bool:
+    return "fbgemm" in torch.backends.quantized.supported_engines
 
 
 @cache
@@ -130,10 +310,10 @@ def is_faster() -> bool:
 
     The best of several products each, in turn, so that a busy machine changes little.
     """
-    if "fbgemm" not in torch.backends.quantized.supported_engines:
+    if not _has_halves():
         return False
     layer = nn.Linear(1024, 1024, bias=False)
-    packed = PackedLinear(layer)
+    packed = HalfLinear(layer)
     return all(_speedup(packed, layer, rows) > least for rows, least in (_FEW, _MANY))
 
 

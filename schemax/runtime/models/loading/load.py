@@ -15,6 +15,7 @@ from transformers.utils import logging
 from schemax.base.calibration import FILE as CALIBRATION
 from schemax.base.calibration import Calibration, read_calibration
 from schemax.base.messages import counted, warn
+from schemax.base.process import give_back_memory
 from schemax.base.trained import FILE as TRAINED
 from schemax.base.trained import SEEN, TrainedWith, read_trained
 from schemax.errors import ModelError
@@ -35,7 +36,7 @@ from schemax.runtime.models.loading.precision import (
     placement,
 )
 from schemax.runtime.models.loading.refusals import brief, refusing, some
-from schemax.runtime.models.packed import pack
+from schemax.runtime.models.packed import pack, pack_four_bits
 from schemax.runtime.models.pointwise import compile_chains
 
 _AUTOMATIC = ("auto", "balanced", "balanced_low_0", "sequential")
@@ -77,7 +78,8 @@ def load(
         CPU it takes float32, or bfloat16 if the model's schemax.json says so and the processor
         computes it fast.
     device_map: spreads the model over devices; see transformers. Requires accelerate.
-    quantization: "nf4" (4 bits a weight, CUDA) or "int8" (8 bits, CUDA or CPU).
+    quantization: "nf4" (4 bits a weight, CUDA), "int8" (8 bits, CUDA or CPU) or "int4" (4 bits,
+        CPU). Of GGUF files "int4" alone, which keeps what the file has in four bits.
     adapter: a LoRA adapter, merged into the weights unless these are quantized.
     compile: whether chains of pointwise operations are compiled; see `runtime.models.pointwise`.
     revision: of `name` on the Hub: branch, tag or commit.
@@ -95,20 +97,25 @@ def load(
     # Before the weights: a broken file must not cost the time to load these.
     calibration, trained = _calibration(files), _trained_with(files)
     tokenizer = _tokenizer(files, config)
+    in_four_bits = quantization == "int4"
+    computed_in = _pick_dtype(dtype, target, config, trained)
     model = _weights(
         files,
         config,
         target,
-        dtype=_pick_dtype(dtype, target, config, trained),
+        dtype=torch.float16 if in_four_bits else computed_in,
         device_map=device_map,
         quantization=quantization,
         attn_implementation=attn_implementation,
     )
     if files.adapter is not None:
         model = put_adapter(model, files.adapter)
-    if model.dtype == torch.float32 and target.type == "cpu" and not (device_map or quantization):
+    if in_four_bits:
+        pack_four_bits(model, computed_in, keeps_more=files.gguf is not None)
+    elif model.dtype == torch.float32 and target.type == "cpu" and not (device_map or quantization):
         is_narrow = trained.dtype is not None or files.gguf is not None
         pack(model, may_round=dtype == "auto" and is_narrow)
+    give_back_memory()  # as much as the weights take: copies of them, before they were packed
     if compile:
         compile_chains(model)
     return Loaded(model, tokenizer, _template(files), calibration, trained)
@@ -268,8 +275,11 @@ def _weights(
             f"attention implementation {attn_implementation!r} is code on the Hub, which is never "
             'executed here; use "sdpa", "eager" or "flex_attention"'
         )
-    if files.gguf is not None and quantization is not None:
-        raise ModelError(f"{name} is stored quantized already; leave `quantization` out")
+    if files.gguf is not None and quantization not in (None, "int4"):
+        raise ModelError(
+            f'{name} is stored quantized already; leave `quantization` out, or take "int4" (CPU), '
+            "which keeps four bits"
+        )
     options = placement(name, config, device, dtype, device_map, quantization)
     attention = attn_implementation or _pick_attention(config)
     if files.gguf is None:

@@ -74,7 +74,7 @@ def bfloat16_speedup() -> float:
     return shortest[torch.float32] / shortest[torch.bfloat16]
 
 
-Quantization = Literal["nf4", "int8"]
+Quantization = Literal["nf4", "int8", "int4"]
 DeviceMap = str | int | torch.device | Mapping[str, Any]
 
 
@@ -97,7 +97,13 @@ def placement(
     if stored and quantization:
         raise ModelError(f"{name} is stored quantized already; leave `quantization` out")
     options: dict[str, Any] = {}
-    if quantization:
+    if quantization == "int4":  # packed once it is loaded
+        if device.type != "cpu" or device_map is not None:
+            raise ModelError(
+                f"{name}: int4 runs on a CPU alone, without a device_map; on a CUDA device take "
+                '"nf4"'
+            )
+    elif quantization:
         options["quantization_config"] = _quantizer(name, quantization, device, dtype)
     if device_map is not None:
         need("accelerate", name, "a device_map", "accelerate")
