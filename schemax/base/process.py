@@ -133,8 +133,23 @@ _MOST_NEW = 10_000
 
 def give_back_memory() -> None:
     """Gives memory that was freed back to the system, which GNU's C library would keep."""
-    if trim := getattr(ctypes.CDLL(None) if os.name == "posix" else None, "malloc_trim", None):
-        trim(0)
+    _call("malloc_trim", 0)
+
+
+def give_back_threads() -> None:
+    """Ends the threads that OpenMP keeps for the thread that calls.
+
+    GNU's OpenMP lets no thread spin while a process has more of them than processors. Each thread
+    that has computed keeps as many as there are processors.
+    """
+    _call("omp_pause_resource_all", 1)  # softly: they come back when they are needed
+
+
+def _call(name: str, argument: int) -> None:
+    """Calls a function of a C library that this process has loaded, if there is one."""
+    loaded = ctypes.CDLL(None) if os.name == "posix" else None
+    if function := getattr(loaded, name, None):
+        function(argument)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakSet
 
+from schemax.base.process import give_back_threads
 from schemax.config import DecodingConfig
 from schemax.errors import ModelError
 from schemax.runtime.engine.decode import AnyModel, PausableRequests, passes
@@ -49,6 +50,7 @@ class SharedEngine:
 
     def call(self, config: DecodingConfig) -> Call:
         """A call, to be closed in the end. Raises ModelError where the engine is closed."""
+        give_back_threads()  # the engine's thread computes, not this one
         with self.lock:
             if self.is_closed:
                 raise ModelError("the extractor is closed; make another one")
