@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -233,16 +232,6 @@ def limited(monkeypatch: pytest.MonkeyPatch, **changes: int) -> None:
         return replace(usual(*arguments), **changes)
 
     monkeypatch.setattr(stream_module.DecodingLimits, "of", of)
-
-
-@contextmanager
-def processors(count: int) -> Iterator[None]:
-    """Lets torch compute on so many processors of the CPU."""
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(1)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, model: DecoderModel) -> list[int]:

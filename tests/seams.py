@@ -84,11 +84,6 @@ def flight() -> Any:
     return _Flight
 
 
-def passes_of(model: Any) -> Any:
-    """The passes of a model in all threads: `begin`, `end`, `none`."""
-    return model._passes
-
-
 def watch_prefixes(patch: pytest.MonkeyPatch, seen: Callable[[int], None]) -> None:
     """Tells how many instructions are held, whenever one was read."""
     from schemax.runtime.engine.stream import _Prefixes

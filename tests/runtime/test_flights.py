@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, Event
 from typing import Any
 
 import pytest
-import torch
 from conftest import TITLES, slow_but, tiny_model
-from decoding import WAYS, compiled_in, limited, processors, run
-from seams import flight, passes_of, replaced, watch_second_choices
+from decoding import WAYS, compiled_in, limited, run
+from seams import flight, replaced, watch_second_choices
 from simulated_gpu import simulated_gpu
 from simulated_guard import HAS_COMPILER
 from test_gpu import Typed, written
@@ -33,8 +30,8 @@ def under_way(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     watched = flight()
     begin, finish = watched.begin, watched.finish
 
-    def begun(flight: Any, **options: Any) -> None:
-        begin(flight, **options)
+    def begun(flight: Any) -> None:
+        begin(flight)
         if flight.is_under_way:
             flying.add(flight)
             counts.append(len(flying))
@@ -67,56 +64,6 @@ def test_outputs_are_those_of_one_flight(
     limited(monkeypatch, flights=2)
     assert written(run(model, compiled, TEXTS, 6)) == written(expected)
     assert max(under_way) == 2
-
-
-@pytest.mark.parametrize("way", slow_but({"branched", "causal"}, WAYS))
-def test_on_several_processors_passes_run_beside_each_other(
-    decoder_model: Callable[..., DecoderModel],
-    codec: TextCodec,
-    monkeypatch: pytest.MonkeyPatch,
-    way: str,
-) -> None:
-    """The first passes of both flights wait for each other; outputs are those of one processor."""
-    model, compiled = decoder_model(), compiled_in(way, Typed, codec, k_max=3)
-    expected = run(model, compiled, TEXTS, 6)
-    usual, together, counts = model.run_batch, Barrier(2, timeout=60), []
-
-    def run_batch(batch: Any, cache: Any) -> Any:
-        counts.append(torch.get_num_threads())
-        if len(counts) <= 2:
-            together.wait()
-        return usual(batch, cache)
-
-    monkeypatch.setattr(model, "run_batch", run_batch)
-    with processors(2):
-        assert written(run(model, compiled, TEXTS, 6)) == written(expected)
-        assert counts[:2] == [1, 1]
-        run(model, compiled, TEXTS[:1], 6)
-        assert counts[-1] == torch.get_num_threads() == 2  # nothing beside it
-
-
-def test_the_models_own_attention_waits_for_passes(
-    decoder_model: Callable[..., DecoderModel],
-) -> None:
-    """One pass ends while another runs: the attention is ours until none does."""
-    model = decoder_model()
-    config, passes, begun = model.config, passes_of(model), Event()
-    usual = config._attn_implementation
-
-    def plain_pass() -> str:
-        with passes.none():
-            begun.set()
-            return str(config._attn_implementation)
-
-    passes.begin(config)
-    passes.begin(config)
-    with ThreadPoolExecutor(1) as pool:
-        plain = pool.submit(plain_pass)
-        passes.end(config)
-        assert not begun.wait(0.1)
-        assert config._attn_implementation != usual
-        passes.end(config)
-        assert plain.result(60) == usual
 
 
 @pytest.mark.parametrize("most", [1, 1000])

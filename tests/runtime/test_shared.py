@@ -20,7 +20,7 @@ import pytest
 import torch
 from conftest import TITLES, Small, slow_but, tiny_model
 from constrained import forked
-from decoding import WAYS, compiled_in, counted, limited, processors, windowed
+from decoding import WAYS, compiled_in, counted, limited, windowed
 from list_models import Television
 from seams import assert_all_is_given_back, calls_of, replaced
 from transformers import PreTrainedTokenizerFast
@@ -137,7 +137,7 @@ def test_results_are_those_of_each_call_alone(
     async def all_tasks() -> list[Any]:
         return await asyncio.gather(*(in_task(number) for number in range(0, len(calls), 2)))
 
-    with processors(flights), ThreadPoolExecutor(len(calls)) as pool:
+    with ThreadPoolExecutor(len(calls)) as pool:
         tasks = pool.submit(asyncio.run, all_tasks())
         threads = list(pool.map(in_thread, range(1, len(calls), 2)))
     assert tasks.result() == expected[0::2]

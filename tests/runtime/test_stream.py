@@ -23,7 +23,6 @@ from decoding import (
     in_some_ways,
     limited,
     outputs_of,
-    processors,
     streamed,
     windowed,
 )
@@ -52,21 +51,16 @@ def test_nothing_depends_on_what_shares_a_pass(
     way: str,
     temperature: float,
 ) -> None:
-    """Documents in flight, flights, processors, room in a pass, order: the oracle's slots of one
-    prompt."""
+    """Documents in flight, flights, room in a pass, order: the oracle's slots of one prompt."""
     model = decoder_model(family)
     compiled = compiled_in(way, small, codec, temperature=temperature)
     prompts = compiled.encode(TITLES[:5])
     each = [len(prompt.documents) for prompt in prompts]
     expected = assert_right(model, compiled, TITLES[:5], 1)
-    for batch_size, pass_tokens, flights, count in (
-        ("auto", 1024, 1, 2),
-        (2, 1024, 2, 1),
-        ("auto", 150, 2, 2),
-    ):
+    for batch_size, pass_tokens, flights in (("auto", 1024, 1), (2, 1024, 2), ("auto", 150, 2)):
         config = replace(compiled.decoding, batch_size=batch_size)
         again = replace(compiled, decoding=config)
-        with pytest.MonkeyPatch.context() as patch, processors(count):
+        with pytest.MonkeyPatch.context() as patch:
             limited(patch, pass_tokens=pass_tokens, flights=flights)
             got = by_prompt(filled(model, again, prompts), each)
             assert got == expected

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import TITLES, slow_but
-from decoding import compiled_in, filled, in_some_ways, limited, outputs_of, processors, windowed
+from decoding import compiled_in, filled, in_some_ways, limited, outputs_of, windowed
 from seams import flight, replaced
 
 from schemax.compiler import TextCodec
@@ -60,8 +60,7 @@ def test_out_of_memory_halves_what_is_in_flight(
         return usual(batch, cache)
 
     monkeypatch.setattr(model, "run_batch", scarce)
-    with processors(flights):
-        assert outputs_of(model, compiled, texts) == expected
+    assert outputs_of(model, compiled, texts) == expected
     assert 1 <= failed <= 4
 
 

@@ -20,9 +20,8 @@ _PASS_TOKENS = {"cpu": 1_024, "cuda": 8_192}
 _SHARE = {"cpu": 0.25, "cuda": 0.7}
 _PASS_SHARE = 0.3
 _FEWEST_TOKENS = 64
-# The host prepares one flight while a device runs the other's pass. On the processors of a CPU both
-# run beside each other.
-_FLIGHTS = 2
+# On a device apart from the host, the host prepares one flight while the other's pass runs.
+_FLIGHTS = {"cuda": 2}
 # Raise the limits again after this many full batches without running out of memory.
 _BACKOFF, _LONGEST_BACKOFF = 16, 1024
 
@@ -58,10 +57,7 @@ class DecodingLimits:
             least = torch.tensor([tokens, capacity], device=model.device)
             torch.distributed.all_reduce(least, torch.distributed.ReduceOp.MIN)
             tokens, capacity = least.tolist()
-        flights = min(_FLIGHTS if kind == "cuda" or model.is_concurrent else 1, documents)
-        if kind == "cpu":
-            tokens = max(_FEWEST_TOKENS, tokens // flights)
-        return cls(documents, tokens, max(capacity, 1), flights)
+        return cls(documents, tokens, max(capacity, 1), _FLIGHTS.get(kind, 1))
 
     def of_flight(self, place: int) -> DecodingLimits:
         """The share of one flight; 0 documents if the other flights have them all."""

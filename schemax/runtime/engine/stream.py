@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from itertools import islice
 
 import numpy as np
@@ -18,7 +17,6 @@ from schemax.config import DecodingConfig
 from schemax.runtime.attention.kv_pool import KVPool
 from schemax.runtime.engine.limits import AdmissionControl, DecodingLimits
 from schemax.runtime.engine.packing import make_batch
-from schemax.runtime.engine.processors import Processors
 from schemax.runtime.engine.scheduler import Scheduler
 from schemax.runtime.engine.watched_pass import watch_pass
 from schemax.runtime.models.model import DecoderModel
@@ -60,9 +58,6 @@ def stream(
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-        finally:
-            for flight in flights:
-                flight.processors.close()
         # Outside the handler, so that the failed pass's tensors can be freed.
         for flight in flights:
             if flight.done:  # in the very pass after which memory ran out
@@ -89,7 +84,7 @@ def stream(
 def _passes(flights: Sequence[_Flight], source: _Input) -> Iterator[list[Filled]]:
     """Passes of flights by turns, until the input ends or memory runs out.
 
-    While the pass of one flight is computed, the host reads, admits and packs for the next.
+    While a device computes the pass of one flight, the host reads, admits and packs for the next.
     """
     is_idle = False
     while not is_idle:
@@ -102,11 +97,7 @@ def _passes(flights: Sequence[_Flight], source: _Input) -> Iterator[list[Filled]
                 for peer in flights:
                     peer.leaving |= cancelled
             flight.admit()
-            others = [peer for peer in flights if peer is not flight]
-            flight.begin(
-                is_alone=not any(peer.scheduler.num_running for peer in others)
-                and not (others and source.head(may_take=True))
-            )
+            flight.begin()
         is_idle = is_idle and not any(flight.is_under_way for flight in flights)
 
 
@@ -157,10 +148,8 @@ class _Flight:
         self.scheduler = Scheduler(table, self.sampler, control, place)
         self.cache = model.new_cache()
         self.prefixes = _Prefixes(model, self.cache)
-        self.processors = Processors.of(model, control.now.flights)
         self.leaving: set[Request] = set()
         self.done: list[Filled] = []
-        self._logits: Future[torch.Tensor] | None = None
         self._choice: Choice | None = None
         self._drafted: torch.Tensor | None = None  # logits behind the tokens of drafts
         self._tell_watchers: Callable[[Iterable[Filled]], None] | None = None
@@ -171,25 +160,16 @@ class _Flight:
 
     @property
     def is_under_way(self) -> bool:
-        return self._choice is not None or self._logits is not None
+        return self._choice is not None
 
-    def begin(self, *, is_alone: bool) -> None:
-        """Gives the device its next pass, and the choice behind that; neither is waited for.
-
-        is_alone: whether no other flight has a pass, so that this one gets all processors of a CPU.
-        """
+    def begin(self) -> None:
+        """Gives the device its next pass, and the choice behind that; neither is waited for."""
         scheduler = self.scheduler
         if not scheduler.num_running:
             return
         self.prefixes.read(scheduler)
         batch = make_batch(scheduler, scheduler.allot(), self.prefixes.lengths, self.model.windows)
-        if is_alone or not self.processors.are_shared:
-            self._choose(self.model.run_batch(batch, self.cache))
-        else:
-            self._logits = self.processors.run(self.model.run_batch, batch, self.cache)
-
-    def _choose(self, logits: torch.Tensor) -> None:
-        scheduler = self.scheduler
+        logits = self.model.run_batch(batch, self.cache)
         self._tell_watchers = watch_pass(scheduler, logits) if scheduler.num_watched else None
         count = len(scheduler.growing)
         self._drafted = logits[count:]
@@ -197,9 +177,6 @@ class _Flight:
 
     def finish(self) -> None:
         """Waits for what was chosen, and takes up the requests that are done with that."""
-        if self._logits is not None:
-            logits, self._logits = self._logits, None
-            self._choose(logits.result())
         assert self._choice is not None
         chosen = self.sampler.finish(self._choice)
         self._choice = None

@@ -34,43 +34,7 @@ _KEPT_BYTES = 1 << 30
 _SERVED_BYTES = 32 << 20
 
 
-class _Passes:
-    """The passes of a model in all threads. While there are any, its attention is ours.
-
-    transformers reads the attention's name off the configuration, which all threads share.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._count = 0
-        self._usual = ""
-
-    def begin(self, config: Any) -> None:
-        with self._lock:
-            if self._count == 0:
-                self._usual = config._attn_implementation
-                segments.replaced[id(config)] = self._usual
-                config._attn_implementation = segments.NAME
-            self._count += 1
-
-    def end(self, config: Any) -> None:
-        with self._lock:
-            self._count -= 1
-            if self._count == 0:
-                config._attn_implementation = self._usual
-                segments.replaced.pop(id(config), None)
-                self._changed.notify_all()
-
-    @contextmanager
-    def none(self) -> Iterator[None]:
-        """Waits until there are none, and lets none of other threads begin meanwhile."""
-        with self._lock:
-            self._changed.wait_for(lambda: self._count == 0)
-            yield
-
-
-_passes: WeakKeyDictionary[Any, _Passes] = WeakKeyDictionary()
+_locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 
 
 class DecoderModel(LanguageModel):
@@ -81,8 +45,9 @@ class DecoderModel(LanguageModel):
     """
 
     def __init__(self, model: Any) -> None:
-        self._passes = _passes.setdefault(model, _Passes())
-        with self._passes.none():
+        # transformers reads the attention's name off the configuration, which all threads share.
+        self._lock = _locks.setdefault(model, threading.RLock())
+        with self._lock:
             super().__init__(model)
             backend = self.config._attn_implementation
         if self.architecture.obstacle:
@@ -97,7 +62,6 @@ class DecoderModel(LanguageModel):
         self._cache_name = self.architecture.state_name or "past_key_values"
         self.bytes_per_token = 0
         self._prefixes = _prefixes(_KEPT_BYTES)
-        self._reading = threading.RLock()
         self._chains = segments.compiled_chains() if is_compiled(model) else None
         self._by_kind = windows_by_kind(self.config, self._layers_windows())
 
@@ -116,7 +80,7 @@ class DecoderModel(LanguageModel):
         (B, L) ids -> (S, V) logits at the S places of `selection` (rows, columns).
         tokens: describes the ids; masks are computed from it.
         """
-        with self._passes.none():
+        with self._lock:
             output = self._run(
                 selection,
                 input_ids=input_ids,
@@ -128,13 +92,6 @@ class DecoderModel(LanguageModel):
         return logits
 
     @property
-    def is_concurrent(self) -> bool:
-        """Whether passes may run beside each other on a CPU: on several processors, if no hooks
-        move weights and no other processes must run the same passes in the same order."""
-        is_whole = not (self.is_sharded or hasattr(self.model, "hf_device_map"))
-        return self.device.type == "cpu" and torch.get_num_threads() > 1 and is_whole
-
-    @property
     def windows(self) -> tuple[int | None, ...]:
         """The windows of the kinds of layers, in the order of a pass's masks; None for none."""
         return tuple(self._by_kind.values())
@@ -144,7 +101,7 @@ class DecoderModel(LanguageModel):
         cache.begin(batch, self.windows)
         batch, _ = cache.on(self.device)
         rows = torch.zeros_like(batch.selection)
-        with self._over_segments(cache):
+        with self._lock, self._over_segments(cache):
             output = self._run(
                 (rows, batch.selection),
                 input_ids=batch.input_ids[None],
@@ -162,7 +119,7 @@ class DecoderModel(LanguageModel):
         behind: the prefix that the ids follow and see; () for none.
         """
         key = (ids, behind, self._fingerprint())
-        with self._reading:
+        with self._lock:
             if (known := self._prefixes.get(key)) is not None:
                 return known
             cache = self.new_cache()
@@ -182,7 +139,7 @@ class DecoderModel(LanguageModel):
 
     def forget_prefixes(self) -> None:
         """Drops the prefixes kept from earlier calls."""
-        with self._reading:
+        with self._lock:
             self._prefixes.clear()
 
     def serve_strangers(self) -> None:
@@ -200,7 +157,7 @@ class DecoderModel(LanguageModel):
         segments.under_way.windows = windows
         ids = torch.zeros(1, 1, dtype=torch.int64, device=self.device)
         try:
-            with self._passes.none(), self._over_segments(None):
+            with self._lock, self._over_segments(None):
                 self._run((ids[0], ids[0]), input_ids=ids, use_cache=False)
         except Exception:  # the proof of packed passes will say why
             return []
@@ -211,13 +168,16 @@ class DecoderModel(LanguageModel):
     @contextmanager
     def _over_segments(self, cache: KVPool | None) -> Iterator[None]:
         """Makes the model attend segments on this thread, for as long as the context lasts."""
-        self._passes.begin(self.config)
+        before = self.config._attn_implementation
+        segments.replaced[id(self.config)] = before
+        self.config._attn_implementation = segments.NAME
         segments.under_way.cache, segments.under_way.chains = cache, self._chains
         try:
             yield
         finally:
             segments.under_way.cache = None
-            self._passes.end(self.config)
+            self.config._attn_implementation = before
+            segments.replaced.pop(id(self.config), None)
 
     def _stand_ins(self) -> Any:
         """Stand-ins for masks, which tell attention over segments the type of a layer."""
