@@ -79,6 +79,19 @@ def test_the_command_sets_it_before_torch_is_imported() -> None:
     assert _printed(code) == ["1000", "False"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux does")
+def test_threads_end_where_they_are_given_back() -> None:
+    code = (
+        "import torch\nfrom schemax.base.process import give_back_threads\n"
+        "count = lambda: len(os.listdir('/proc/self/task'))\n"
+        "before = count()\ntorch.set_num_threads(4)\n"
+        "torch.ones(1 << 20).add_(1)\nprint(count() - before)\n"
+        "give_back_threads()\nprint(count() - before)\n"
+        "print(int(torch.ones(1 << 20).sum()), count() - before)\n"
+    )
+    assert _printed(code) == ["3", "0", str(1 << 20), "3"]
+
+
 def _printed(code: str) -> list[str]:
     chosen = process.WAITING
     environment = {name: value for name, value in os.environ.items() if name not in chosen}
