@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import typer
@@ -167,6 +167,8 @@ class EnginesOptions(OptionGroup):
     """Numbers of documents in flight."""
     threads: int = option(default=2, min=1)
     """Of every engine."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of schemax and vLLM."""
     vllm: str | None = None
     """The Python of an environment with vLLM."""
     llama: str | None = None
@@ -192,6 +194,7 @@ def engines(given: EnginesOptions) -> None:
         in_flight=[int(number) for number in given.in_flight.split(",")],
         few=given.few,
         threads=given.threads,
+        dtype=given.dtype,
         rivals=Rivals(given.vllm, given.llama, given.gguf),
     ):
         rows.append(row)

@@ -69,6 +69,7 @@ def measure_engines(
     in_flight: Sequence[int],
     few: int,
     threads: int,
+    dtype: str,
     rivals: Rivals,
 ) -> Iterator[EngineCost]:
     """Yields what each engine takes for each number of documents in flight.
@@ -77,7 +78,7 @@ def measure_engines(
     """
     torch.set_num_threads(threads)
     work = read_work(labels, documents, demonstrations, shots, "json")
-    extractor = Extractor.from_pretrained(folder, device="cpu", dtype="float32")
+    extractor = Extractor.from_pretrained(folder, device="cpu", dtype=dtype)
     most = {number: few if number == 1 else len(work.products) for number in in_flight}
     for number in in_flight:
         yield read_by_schemax(extractor, work, number, most[number])
@@ -92,6 +93,7 @@ def measure_engines(
                 "in_flight": list(in_flight),
                 "documents": most,
                 "compact": compact,
+                "dtype": dtype,
             }
             for number, (texts, seconds, cpu) in zip(
                 in_flight, _vllm(rivals.vllm, task, threads), strict=True

@@ -2,10 +2,10 @@
 
     PYTHON vllm_offline.py TASK.json RESULTS.json
 
-The task: a folder, prompts (ids) with their JSON schemas and the most tokens of their outputs, and
-the numbers in flight to try, each with its number of documents. Every number gets a fresh read of
-all prompts, after one prompt of each schema has been read. The model is compiled, as vLLM does by
-default; the first time, this takes some minutes.
+The task: a folder, a dtype, prompts (ids) with their JSON schemas and the most tokens of their
+outputs, and the numbers in flight to try, each with its number of documents. Every number gets a
+fresh read of all prompts, after one prompt of each schema has been read. The model is compiled, as
+vLLM does by default; the first time, this takes some minutes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     task = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     model = vllm.LLM(
         task["folder"],
-        dtype="float32",
+        dtype=task["dtype"],
         max_model_len=4096,
         structured_outputs_config={
             "backend": "xgrammar",
