@@ -1,6 +1,6 @@
 """Takes the picture of a report that the documentation shows: `python report_picture.py OUT.webp`.
 
-The listings were written for this purpose; what is read of them is the embedded model's own.
+The listings were written for this purpose; what is read of them is the own work of `small`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(out: Path) -> None:
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")
         records = [{"id": f"S-{1040 + 7 * n}", "title": text} for n, text in enumerate(LISTINGS)]
-        items = Extractor.default().stream(records, load_schema("shoes"))
+        items = Extractor.from_pretrained("small").stream(records, load_schema("shoes"))
         page = Path(folder) / "report.html"
         schemax.report(items, page, title="shoes.jsonl")
         browser = Browser(program, Path(folder) / "profile")
