@@ -160,8 +160,11 @@ def test_four_bits_hold_what_gguf_files_hold(bias: bool) -> None:
 @pytest.mark.usefixtures("always")
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_model_in_four_bits(codec: TextCodec, dtype: torch.dtype) -> None:
-    module = tiny_model("llama", codec.vocab_size, intermediate_size=40).eval()  # no whole groups
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_model_in_four_bits(codec: TextCodec, bias: bool, dtype: torch.dtype) -> None:
+    # No whole groups in the MLPs.
+    sizes = {"intermediate_size": 40, "attention_bias": bias, "mlp_bias": bias}
+    module = tiny_model("llama", codec.vocab_size, **sizes).half().eval()
     ids = torch.arange(24).view(2, 12) * 7 % codec.vocab_size
     count = num_weights(module)
     pack_four_bits(module, dtype, keeps_more=False)

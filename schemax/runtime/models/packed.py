@@ -41,18 +41,15 @@ class PackedModule(nn.Module, ABC):
 
     packed: the weights, in a form of its own.
     is_tied: whether another module has the same weights.
+    num_weights: how many there are, with biases.
     """
 
     def __init__(self, module: nn.Module, packed: Any, *, is_tied: bool = False) -> None:
         super().__init__()
         self.packed, self.is_tied = packed, is_tied
+        self.num_weights = sum(map(torch.numel, module.parameters()))
         self._forward_pre_hooks.update(module._forward_pre_hooks)
         self.eval()
-
-    @property
-    @abstractmethod
-    def num_weights(self) -> int:
-        """The number of weights."""
 
     @property
     @abstractmethod
@@ -69,11 +66,6 @@ class PackedModule(nn.Module, ABC):
         weight: Tensor = self.unpacked().weight.detach()
         return weight
 
-    @property
-    def bias(self) -> Tensor | None:
-        bias: Tensor | None = self.unpacked().bias
-        return None if bias is None else bias.detach()
-
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         for name, weight in self.unpacked().named_parameters():
             destination[f"{prefix}{name}"] = weight.detach()
@@ -87,8 +79,9 @@ class PackedLinear(PackedModule):
         self.out_features, self.in_features = layer.weight.shape
 
     @property
-    def num_weights(self) -> int:
-        return self.in_features * self.out_features
+    def bias(self) -> Tensor | None:
+        bias: Tensor | None = self.unpacked().bias
+        return None if bias is None else bias.detach()
 
     def unpacked(self) -> nn.Linear:
         weight, bias = self._unpacked()
@@ -108,8 +101,7 @@ class HalfLinear(PackedLinear):
     """A linear layer in half precision, in FBGEMM's form, which computes in float32."""
 
     def __init__(self, layer: nn.Linear, *, is_tied: bool = False) -> None:
-        weight = layer.weight.detach().float()
-        packed = torch.ops.quantized.linear_prepack_fp16(weight, layer.bias)
+        packed = torch.ops.quantized.linear_prepack_fp16(*_wide(layer))
         super().__init__(layer, packed, is_tied=is_tied)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -134,18 +126,18 @@ class FourBitLinear(PackedLinear):
     """
 
     def __init__(self, layer: nn.Linear) -> None:
-        weight = layer.weight.detach().float()
+        weight, bias = _wide(layer)
         steps, grid, error = _four_bits(weight)
         kernel_form = torch.ops.aten._convert_weight_to_int4pack_for_cpu(steps, 1)
-        super().__init__(layer, (kernel_form, grid, layer.bias))
+        super().__init__(layer, (kernel_form, grid, bias))
         self.error = error
 
     def forward(self, inputs: Tensor) -> Tensor:
         kernel_form, grid, bias = self.packed
         rows = inputs.reshape(-1, self.in_features).bfloat16()
         product = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, kernel_form, _GROUP, grid)
-        outputs: Tensor = product.to(inputs.dtype).view(*inputs.shape[:-1], self.out_features)
-        return outputs if bias is None else outputs + bias
+        outputs: Tensor = product if bias is None else product + bias
+        return outputs.to(inputs.dtype).view(*inputs.shape[:-1], self.out_features)
 
     @property
     def num_bytes(self) -> int:
@@ -158,6 +150,12 @@ class FourBitLinear(PackedLinear):
         return weight.float().T.contiguous(), bias
 
 
+def _wide(layer: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    """A layer's weight and bias in float32."""
+    bias = None if layer.bias is None else layer.bias.detach().float()
+    return layer.weight.detach().float(), bias
+
+
 class HalfEmbedding(PackedModule):
     """An embedding in half precision: ids -> (..., size) in float32."""
 
@@ -166,10 +164,6 @@ class HalfEmbedding(PackedModule):
 
     def forward(self, ids: Tensor) -> Tensor:
         return nn.functional.embedding(ids, self.packed).float()
-
-    @property
-    def num_weights(self) -> int:
-        return int(self.packed.numel())
 
     @property
     def num_bytes(self) -> int:
