@@ -84,7 +84,7 @@ def test_threads_end_where_they_are_given_back() -> None:
     code = (
         "import torch\nfrom schemax.base.process import give_back_threads\n"
         "count = lambda: len(os.listdir('/proc/self/task'))\n"
-        "before = count()\ntorch.set_num_threads(4)\n"
+        "torch.set_num_threads(4)\nbefore = count()\n"
         "torch.ones(1 << 20).add_(1)\nprint(count() - before)\n"
         "give_back_threads()\nprint(count() - before)\n"
         "print(int(torch.ones(1 << 20).sum()), count() - before)\n"

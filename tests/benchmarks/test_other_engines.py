@@ -26,7 +26,7 @@ def test_each_number_in_flight_is_measured(tmp_path: Path) -> None:
     labels = Path(jsonl(tmp_path / "labels.jsonl", TEAS))
     rows = measure_engines(
         FOLDER, labels, None, documents=4, shots=0, in_flight=(4, 1), few=2, threads=1,
-        rivals=Rivals(),
+        dtype="float32", rivals=Rivals(),
     )  # fmt: skip
     many, alone = rows
     assert (many.documents, alone.documents) == (4, 2)
