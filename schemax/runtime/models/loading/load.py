@@ -111,11 +111,12 @@ def load(
     if files.adapter is not None:
         model = put_adapter(model, files.adapter)
     if in_four_bits:
-        pack_four_bits(model, computed_in, keeps_more=files.gguf is not None)
+        with refusing(files.name):
+            pack_four_bits(model, computed_in, keeps_more=files.gguf is not None)
     elif model.dtype == torch.float32 and target.type == "cpu" and not (device_map or quantization):
         is_narrow = trained.dtype is not None or files.gguf is not None
         pack(model, may_round=dtype == "auto" and is_narrow)
-    give_back_memory()  # as much as the weights take: copies of them, before they were packed
+    give_back_memory()  # copies of the weights from before they were packed, as large as these
     if compile:
         compile_chains(model)
     return Loaded(model, tokenizer, _template(files), calibration, trained)
