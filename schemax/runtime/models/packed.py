@@ -1,4 +1,4 @@
-"""Weights that lie packed, for a CPU: in half precision, or in four bits.
+"""Weights packed for a CPU: in half precision, or in four bits.
 
 A pass of few tokens takes as long as reading the weights. Published weights have 16 bits: in half
 precision they are the same numbers as in float32, at half the memory and the reading. FBGEMM's
@@ -31,8 +31,8 @@ _FEW, _MANY = (8, 1.2), (256, 0.9)
 _GROUP, _ROWS = 32, 16
 # The numbers of steps from a group's least to its largest weight. Q4_0 seldom uses all of its 15.
 _STEPS = range(15, 6, -1)
-# The largest error of a layer's weights, relative to them, that four bits are said to hold.
-_HELD = 0.01
+# Four bits hold a layer whose error, relative to its weights, is no more than rounding to 16 makes.
+_HELD = 1e-3
 _TINY = torch.finfo(torch.float32).tiny
 
 
@@ -159,8 +159,8 @@ def _wide(layer: nn.Linear) -> tuple[Tensor, Tensor | None]:
 class HalfEmbedding(PackedModule):
     """An embedding in half precision: ids -> (..., size) in float32."""
 
-    def __init__(self, layer: nn.Embedding, *, is_tied: bool = False) -> None:
-        super().__init__(layer, layer.weight.detach().half(), is_tied=is_tied)
+    def __init__(self, layer: nn.Embedding) -> None:
+        super().__init__(layer, layer.weight.detach().half())
 
     def forward(self, ids: Tensor) -> Tensor:
         return nn.functional.embedding(ids, self.packed).float()
@@ -178,7 +178,7 @@ class HalfEmbedding(PackedModule):
 
 
 def pack(model: nn.Module, *, may_round: bool = False) -> None:
-    """Packs a model on a CPU in float32 in half precision, in place, if that is faster here.
+    """Packs a float32 model on a CPU in half precision, in place, if that is faster here.
 
     Modules whose weights half precision does not hold stay as they are. may_round: whether they are
     rounded to it instead, because the model was made for 16 bits or fewer.
@@ -190,9 +190,9 @@ def pack(model: nn.Module, *, may_round: bool = False) -> None:
 def pack_four_bits(model: nn.Module, dtype: torch.dtype, *, keeps_more: bool) -> None:
     """Packs the linear layers of a model on a CPU in four bits, in place; the rest is in `dtype`.
 
-    The output head and embeddings are packed in half precision, and so are layers that four bits do
-    not hold, if `keeps_more`; without it they are rounded. Layers whose outputs are no multiple of
-    16, or whose inputs are none of 32, stay as they are.
+    In float32, half precision packs the output head, embeddings, and layers whose outputs are no
+    multiple of 16, or whose inputs are none of 32. keeps_more: whether it also packs the layers
+    that four bits do not hold, which are rounded otherwise.
     """
     head = model.get_output_embeddings()  # type: ignore[operator]
     for module, name, layer in _plain(model, nn.Linear):
@@ -205,7 +205,8 @@ def pack_four_bits(model: nn.Module, dtype: torch.dtype, *, keeps_more: bool) ->
     if dtype == torch.float32 and _has_halves():
         _pack_halves(model, may_round=True)
     model.to(dtype)
-    model.is_quantized = True  # type: ignore[assignment]  # proved, and trained, as transformers' own
+    # As transformers marks models: rounding counts as no fault, and training is refused.
+    model.is_quantized = True  # type: ignore[assignment]
 
 
 def _pack_halves(model: nn.Module, may_round: bool) -> None:
@@ -234,7 +235,7 @@ def _four_bits(weight: Tensor) -> tuple[Tensor, Tensor, float]:
     A group's grid has as many steps as give the least error, so that weights which lie on one
     already, as those of GGUF files do, stay as they are.
     """
-    grouped = weight.view(len(weight), -1, _GROUP)
+    grouped = weight.reshape(len(weight), -1, _GROUP)
     least, most = grouped.amin(-1, keepdim=True), grouped.amax(-1, keepdim=True)
 
     def on_grid(count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
