@@ -2,7 +2,7 @@
 
     python -m recipes.packed_weights --model FOLDER --labels test.jsonl --demonstrations train.jsonl
 
-With a model it also reads documents with weights in half precision, in four bits and unpacked, all
+With a model it also reads documents with weights packed by default, in four bits, and unpacked, all
 at once and one by one. docs/performance.md shows the figures.
 """
 
@@ -19,7 +19,7 @@ from torch import nn
 from benchmarks.other_engines import read_by_schemax
 from recipes.server_costs import read_work
 from schemax import Extractor
-from schemax.runtime.models.packed import HalfLinear, num_bytes, unpack
+from schemax.runtime.models.packed import HalfLinear, described, num_bytes, unpack
 
 ROWS = (1, 8, 32, 128, 512)
 _REPEATS = 8
@@ -66,13 +66,14 @@ def main() -> None:
         return
     work = read_work(given.labels, given.documents, given.demonstrations, 4, "json")
     ways = {
-        "in half precision": Extractor.from_pretrained(given.model),
+        "by default": Extractor.from_pretrained(given.model),
         "in four bits": Extractor.from_pretrained(given.model, quantization="int4"),
         "not packed": Extractor.from_pretrained(given.model),
     }
     unpack(ways["not packed"].model.model)
     for name, way in ways.items():
-        print(f"{name}: {num_bytes(way.model.model) / 2**20:.0f} MiB of weights")
+        model = way.model.model
+        print(f"{name}: {num_bytes(model) / 2**20:.0f} MiB of weights ({described(model)})")
     for threads in (1, 2):
         torch.set_num_threads(threads)
         for in_flight, most in ((given.documents, given.documents), (1, 6)):

@@ -1,6 +1,6 @@
 """Takes the picture of a report that the documentation shows: `python report_picture.py OUT.webp`.
 
-The listings were written for this purpose; what is read of them is the own work of `small`.
+The listings were written for this purpose; what is read of them is what `small` reads.
 """
 
 from __future__ import annotations

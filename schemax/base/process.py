@@ -137,10 +137,10 @@ def give_back_memory() -> None:
 
 
 def give_back_threads() -> None:
-    """Ends the threads that OpenMP keeps for the thread that calls.
+    """Ends the pool of threads that OpenMP keeps for the thread that calls.
 
-    GNU's OpenMP lets no thread spin while a process has more of them than processors. Each thread
-    that has computed keeps as many as there are processors.
+    Each thread that has computed has such a pool. With two pools a process has more threads than
+    processors, and then GNU's OpenMP lets none of them spin.
     """
     _call("omp_pause_resource_all", 1)  # softly: they come back when they are needed
 

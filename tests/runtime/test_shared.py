@@ -483,6 +483,34 @@ print(next(calls[0]).index)
 """
 
 
+POOL = """
+import os, time
+import torch
+from schemax import Extractor, load_schema
+torch.set_num_threads(4)
+extractor, text = Extractor.default(), "Nike Men's shoe, black"
+extractor.extract([text], load_schema("shoes"))
+torch.ones(1 << 20).add_(1)
+before = count = len(os.listdir("/proc/self/task"))
+extractor.extract([text], load_schema("shoes"))
+ends = time.monotonic() + 60
+while count > before - 3 and time.monotonic() < ends:
+    time.sleep(0.01)
+    count = len(os.listdir("/proc/self/task"))
+print(count <= before - 3)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux does")
+def test_a_call_ends_the_threads_of_its_caller() -> None:
+    """Else the engine's own would not spin."""
+    done = subprocess.run(
+        [sys.executable, "-c", POOL], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert done.stdout.split() == ["True"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_program_may_end_while_calls_are_under_way(count: int) -> None:

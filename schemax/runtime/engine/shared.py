@@ -50,7 +50,7 @@ class SharedEngine:
 
     def call(self, config: DecodingConfig) -> Call:
         """A call, to be closed in the end. Raises ModelError where the engine is closed."""
-        give_back_threads()  # the engine's thread computes, not this one
+        give_back_threads()  # the engine's thread computes from now on, not this one
         with self.lock:
             if self.is_closed:
                 raise ModelError("the extractor is closed; make another one")
