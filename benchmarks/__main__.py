@@ -33,6 +33,7 @@ from benchmarks.transfers import PassCount
 from benchmarks.waves import measure_waves
 from schemax.base.messages import say
 from schemax.base.options import OptionGroup, option
+from schemax.base.process import use_threads
 from schemax.base.terminal import show, table
 from schemax.commands import bench as command
 from schemax.commands import options
@@ -59,7 +60,7 @@ Tell = Callable[[str], None]
 def _telling(quiet: bool, threads: int | None = None) -> Iterator[Tell]:
     options.hush_libraries()
     if threads is not None:
-        torch.set_num_threads(threads)
+        use_threads(threads)
     with plain_warnings(quiet=quiet), refused_settings():
         yield (lambda _: None) if quiet else say
 

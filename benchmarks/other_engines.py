@@ -20,11 +20,10 @@ from typing import Any
 from urllib.request import Request as Post
 from urllib.request import urlopen
 
-import torch
-
 from recipes.server_costs import Work, read_work
 from recipes.servers import llama_server, vllm_settings
 from schemax import DecodingConfig, Extractor
+from schemax.base.process import use_threads
 from schemax.config import PRESETS
 from schemax.evaluation.examples import shown_record
 from schemax.evaluation.scores import labelled_texts, score_predictions
@@ -76,7 +75,7 @@ def measure_engines(
 
     few: so many documents are read where one is in flight.
     """
-    torch.set_num_threads(threads)
+    use_threads(threads)
     work = read_work(labels, documents, demonstrations, shots, "json")
     extractor = Extractor.from_pretrained(folder, device="cpu", dtype=dtype)
     most = {number: few if number == 1 else len(work.products) for number in in_flight}

@@ -17,11 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from recipes.servers import Server, llama_server, vllm_server
 from schemax import DecodingConfig, Extractor
 from schemax.attributes import compile_attributes
+from schemax.base.process import use_threads
 from schemax.evaluation.examples import Example, accepted, read_examples, shown_record
 from schemax.evaluation.labelled_schemas import annotated_schemas
 from schemax.evaluation.scores import labelled_texts
@@ -156,7 +155,7 @@ def main() -> None:
     parser.add_argument("--ways", default="local,tokens,tokens+probabilities,chat,plain")
     parser.add_argument("--dtype", default="float32", help="of the weights in this process")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    use_threads(options.threads)
     work = read_work(
         options.labels, options.limit, options.demonstrations, options.shots, options.format
     )

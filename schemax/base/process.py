@@ -117,6 +117,21 @@ def share_processors() -> None:
         os.environ.setdefault("OMP_NUM_THREADS", str(usable_processors()))
 
 
+def use_threads(count: int) -> None:
+    """Makes torch compute with this many threads; best called before torch is imported.
+
+    `torch.set_num_threads` sets MKL's number, too. With more than one, MKL then begins a team of
+    threads in each product of matrices inside an operation that already has its threads, and
+    attention to a few keys takes four times as long. So torch is told only where it has another
+    number.
+    """
+    os.environ["OMP_NUM_THREADS"] = str(count)
+    import torch
+
+    if torch.get_num_threads() != count:
+        torch.set_num_threads(count)
+
+
 def _quota() -> float | None:
     """The number of processors that the container may use; None without a bound."""
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from schemax.base.messages import say
 from schemax.base.options import OptionGroup, option
+from schemax.base.process import use_threads
 from schemax.base.terminal import show, table
 from schemax.commands import options
 from schemax.commands.options import (
@@ -95,9 +96,9 @@ def bench(args: Args) -> None:
     """
     tell: Callable[[str], None] = (lambda _: None) if args.quiet else say
     with plain_warnings(quiet=args.quiet):
+        if args.threads is not None:
+            use_threads(args.threads)
         # Imported here because other verbs need neither torch nor transformers to start.
-        import torch
-
         from schemax.evaluation.benchmark.compare import (
             ABSENT,
             RIVALS,
@@ -109,8 +110,6 @@ def bench(args: Args) -> None:
         settings = comparison(args, EngineOptions, RIVALS)
         place = str(options.model_place(args.model))
         options.hush_libraries()
-        if args.threads is not None:
-            torch.set_num_threads(args.threads)
         subject = load_subject(
             place, args.data, args.documents, device=args.device, dtype=args.dtype
         )

@@ -79,6 +79,18 @@ def test_the_command_sets_it_before_torch_is_imported() -> None:
     assert _printed(code) == ["1000", "False"]
 
 
+def test_torch_is_told_of_threads_only_where_it_has_another_number() -> None:
+    """Once told, MKL begins threads in products inside an operation that has its own."""
+    code = (
+        "from unittest import mock\nfrom schemax.base.process import use_threads\n"
+        "use_threads(2)\nimport torch\nprint(torch.get_num_threads())\n"
+        "with mock.patch('torch.set_num_threads') as told:\n"
+        "    use_threads(2)\n    print(told.call_count)\n"
+        "    use_threads(1)\n    print(told.call_args.args[0])\n"
+    )
+    assert _printed(code) == ["2", "0", "1"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux does")
 def test_threads_end_where_they_are_given_back() -> None:
     code = (

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from schemax.base.messages import warn
+from schemax.base.process import use_threads
 from schemax.base.resources import EMBEDDED_WARNING, default_model, named_model, resource_dir
 from schemax.errors import InputError, SchemaxError
 from schemax.formats import format_names, get_format, register_format
@@ -158,12 +159,10 @@ class Loaded:
     """
 
     def __init__(self, load: Any) -> None:
-        import torch
-
         # torch computes with the CPUs of this actor: Ray counts CPUs, but does not enforce them.
         cpus = ray_module().get_runtime_context().get_assigned_resources().get("CPU", 0.0)
         if cpus >= 1:
-            torch.set_num_threads(int(cpus))
+            use_threads(int(cpus))
         self.made: Any = None
         self.problem: SchemaxError | None = None
         try:
