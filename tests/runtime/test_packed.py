@@ -1,4 +1,4 @@
-"""Weights packed in half precision compute what they compute in float32; in four bits, nearly."""
+"""Packed weights compute what torch computes with the same weights; in four bits, nearly."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from schemax.io import fingerprint
 from schemax.runtime.engine.self_test import prepare
 from schemax.runtime.models import packed
 from schemax.runtime.models.packed import (
+    BFloat16Linear,
     FourBitLinear,
     HalfEmbedding,
     HalfLinear,
     described,
+    multiplies_bfloat16,
     num_bytes,
     num_weights,
     pack,
@@ -66,6 +68,26 @@ def test_a_layer_computes_what_torchs_does(rows: int, bias: bool) -> None:
         assert torch.equal(own.state_dict()[name], weight)
 
 
+needs_bfloat16 = pytest.mark.skipif(
+    not multiplies_bfloat16(), reason="oneDNN has no bfloat16 for this processor"
+)
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [0, 1, 3, 16, 130])
+def test_a_layer_in_bfloat16_computes_what_torchs_does(rows: int, bias: bool) -> None:
+    layer = nn.Linear(96, 200, bias=bias).bfloat16()
+    own = BFloat16Linear(layer)
+    inputs = torch.randn(2, rows, 96).bfloat16()
+    assert torch.equal(own(inputs), layer(inputs))
+    turned = torch.randn(96, rows).bfloat16().T
+    torch.testing.assert_close(own(turned), layer(turned))
+    assert own.num_bytes == sum(weight.nbytes for weight in layer.parameters())
+    for name, weight in layer.state_dict().items():
+        assert torch.equal(own.state_dict()[name], weight)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("family", ["qwen3", "llama"])
@@ -99,10 +121,28 @@ def test_every_family_takes_packed_modules(family: Family, codec: TextCodec) -> 
     """Some read a layer's weights by themselves."""
     module = narrow(family.model(codec.vocab_size).eval())
     ids = torch.arange(24).view(2, 12) * 7 % codec.vocab_size
-    expected = module(input_ids=ids).logits
+    expected, count = module(input_ids=ids).logits, num_weights(module)
     pack(module)
     torch.testing.assert_close(module(input_ids=ids).logits, expected, rtol=1e-3, atol=1e-3)
+    assert num_weights(module) == count
     assert list(packed_modules(module)) or family.name.startswith("gpt")  # of another kind
+
+
+@needs_bfloat16
+@pytest.mark.usefixtures("always")
+@torch.inference_mode()
+@pytest.mark.parametrize("family", [*IN_SEQUENCE, *FORK], ids=lambda family: family.name)
+def test_every_family_takes_packed_modules_in_bfloat16(family: Family, codec: TextCodec) -> None:
+    module = family.model(codec.vocab_size).bfloat16().eval()
+    ids = torch.arange(24).view(2, 12) * 7 % codec.vocab_size
+    expected, count = module(input_ids=ids).logits, num_weights(module)
+    pack(module)
+    assert torch.equal(module(input_ids=ids).logits, expected)
+    assert num_weights(module) == count
+    assert list(packed_modules(module)) or family.name.startswith("gpt")  # of another kind
+    unpack(module)
+    assert torch.equal(module(input_ids=ids).logits, expected)
+    assert num_weights(module) == count == module.num_parameters()
 
 
 @pytest.mark.usefixtures("always")
@@ -130,7 +170,7 @@ def test_loading_packs(saved_model: Path, tmp_path: Path) -> None:
     narrow(source.model.model).save_pretrained(tmp_path)
     source.tokenizer.save_pretrained(tmp_path)
     assert num_packed(tmp_path)
-    assert not num_packed(tmp_path, dtype="bfloat16")
+    assert bool(num_packed(tmp_path, dtype="bfloat16")) == multiplies_bfloat16()
     plain = source.extract(TITLES, Typed, on_error="null")
     extractor = Extractor.from_pretrained(tmp_path)
     assert extractor.extract(TITLES, Typed, on_error="null") == plain

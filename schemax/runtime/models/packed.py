@@ -1,9 +1,10 @@
-"""Weights packed for a CPU: in half precision, or in four bits.
+"""Weights packed for a CPU: in half precision, bfloat16, or four bits.
 
 A pass of few tokens takes as long as reading the weights. Published weights have 16 bits: in half
 precision they are the same numbers as in float32, at half the memory and the reading. FBGEMM's
-products widen them in registers and sum in float32. Four bits are for models that do not fit
-otherwise.
+products widen them in registers and sum in float32. Models in bfloat16 keep their weights in the
+order in which oneDNN's products read them, which torch would make anew for every product. Four bits
+are for models that do not fit otherwise.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _NONE = 2.0**-25
 _LEAST = 1 << 24
 # Rows of a pass of few tokens and of many; the least speedup of the few, and of the many.
 _FEW, _MANY = (8, 1.2), (256, 0.9)
+# Rows of the passes that oneDNN orders weights for; passes of other sizes gain, too.
+_USUAL_ROWS = 64
 # Weights of a row that share a scale and a least value in four bits, as in GGUF's Q4_0, Q4_1 and
 # Q4_K; and rows that the kernel packs together.
 _GROUP, _ROWS = 32, 16
@@ -42,7 +45,10 @@ class PackedModule(nn.Module, ABC):
     packed: the weights, in a form of its own.
     is_tied: whether another module has the same weights.
     num_weights: how many there are, with biases.
+    form: what the weights are packed in, in words.
     """
+
+    form = "half precision"
 
     def __init__(self, module: nn.Module, packed: Any, *, is_tied: bool = False) -> None:
         super().__init__()
@@ -52,9 +58,9 @@ class PackedModule(nn.Module, ABC):
         self.eval()
 
     @property
-    @abstractmethod
     def num_bytes(self) -> int:
         """The bytes of the packed weights."""
+        return 2 * self.num_weights
 
     @abstractmethod
     def unpacked(self) -> Any:
@@ -108,13 +114,28 @@ class HalfLinear(PackedLinear):
         outputs: Tensor = torch.ops.quantized.linear_dynamic_fp16(inputs, self.packed)
         return outputs
 
-    @property
-    def num_bytes(self) -> int:
-        return 2 * self.num_weights
-
     def _unpacked(self) -> tuple[Tensor, Tensor | None]:
         weight, bias = torch.ops.quantized.linear_unpack_fp16(self.packed)
         return weight, bias
+
+
+class BFloat16Linear(PackedLinear):
+    """A linear layer in bfloat16, in oneDNN's order; its outputs are those of torch's own layer."""
+
+    form = "bfloat16"
+
+    def __init__(self, layer: nn.Linear, *, is_tied: bool = False) -> None:
+        packed = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), _USUAL_ROWS)
+        super().__init__(layer, packed, is_tied=is_tied)
+        self.own_bias = None if layer.bias is None else layer.bias.detach()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        product = torch.ops.mkldnn._linear_pointwise
+        outputs: Tensor = product(inputs, self.packed, self.own_bias, "none", [], "")
+        return outputs
+
+    def _unpacked(self) -> tuple[Tensor, Tensor | None]:
+        return self.packed.to_dense(), self.own_bias
 
 
 class FourBitLinear(PackedLinear):
@@ -124,6 +145,8 @@ class FourBitLinear(PackedLinear):
         of groups in bfloat16; the bias.
     error: the rounding, relative to the weights.
     """
+
+    form = "four bits"
 
     def __init__(self, layer: nn.Linear) -> None:
         weight, bias = _wide(layer)
@@ -165,10 +188,6 @@ class HalfEmbedding(PackedModule):
     def forward(self, ids: Tensor) -> Tensor:
         return nn.functional.embedding(ids, self.packed).float()
 
-    @property
-    def num_bytes(self) -> int:
-        return int(self.packed.nbytes)
-
     def unpacked(self) -> nn.Embedding:
         rows, size = self.packed.shape
         layer = nn.Embedding(rows, size, device="meta")
@@ -178,13 +197,21 @@ class HalfEmbedding(PackedModule):
 
 
 def pack(model: nn.Module, *, may_round: bool = False) -> None:
-    """Packs a float32 model on a CPU in half precision, in place, if that is faster here.
+    """Packs a model on a CPU in place: float32 in half precision, if that is faster here; bfloat16.
 
     Modules whose weights half precision does not hold stay as they are. may_round: whether they are
     rounded to it instead, because the model was made for 16 bits or fewer.
     """
-    if num_weights(model) >= _LEAST and is_faster():
+    if num_weights(model) < _LEAST:
+        return
+    if model.dtype == torch.float32 and is_faster():
         _pack_halves(model, may_round)
+    if model.dtype == torch.bfloat16 and multiplies_bfloat16():
+        embeddings = _embeddings(model)
+        for module, name, layer in _plain(model, nn.Linear):
+            if layer.weight.dtype == torch.bfloat16:
+                own = BFloat16Linear(layer, is_tied=id(layer.weight) in embeddings)
+                setattr(module, name, own)
 
 
 def pack_four_bits(model: nn.Module, dtype: torch.dtype, *, keeps_more: bool) -> None:
@@ -210,7 +237,7 @@ def pack_four_bits(model: nn.Module, dtype: torch.dtype, *, keeps_more: bool) ->
 
 
 def _pack_halves(model: nn.Module, may_round: bool) -> None:
-    embeddings = {id(layer.weight) for _, _, layer in _plain(model, nn.Embedding)}
+    embeddings = _embeddings(model)
     for module, name, layer in _plain(model, nn.Linear):
         if _fits(layer.weight.detach(), may_round):
             setattr(module, name, HalfLinear(layer, is_tied=id(layer.weight) in embeddings))
@@ -218,6 +245,11 @@ def _pack_halves(model: nn.Module, may_round: bool) -> None:
     for module, name, table in _plain(model, nn.Embedding):
         if used[id(table.weight)] == 1 and _fits(table.weight.detach(), may_round):
             setattr(module, name, HalfEmbedding(table))
+
+
+def _embeddings(model: nn.Module) -> set[int]:
+    """The ids of the tables of embeddings, of which some families have kinds of their own."""
+    return {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
 
 
 def _plain(model: nn.Module, kind: type[M]) -> Iterator[tuple[nn.Module, str, M]]:
@@ -288,14 +320,18 @@ def packed_modules(model: nn.Module) -> Iterator[PackedModule]:
 
 def described(model: nn.Module) -> str:
     """The packed weights of a model, as in "211 modules in half precision"; "" without any."""
-    four = sum(isinstance(module, FourBitLinear) for module in packed_modules(model))
-    half = sum(1 for _ in packed_modules(model)) - four
-    counts = {"four bits": four, "half precision": half}
-    return ", ".join(f"{count} modules in {name}" for name, count in counts.items() if count)
+    counts = Counter(module.form for module in packed_modules(model))
+    return ", ".join(f"{counts[form]} modules in {form}" for form in sorted(counts))
 
 
 def _has_halves() -> bool:
     return "fbgemm" in torch.backends.quantized.supported_engines
+
+
+def multiplies_bfloat16() -> bool:
+    """True if oneDNN has products of bfloat16 for this processor."""
+    has_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return has_onednn and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 @cache
