@@ -19,17 +19,17 @@ from torch import nn
 from benchmarks.other_engines import read_by_schemax
 from recipes.server_costs import read_work
 from schemax import Extractor
-from schemax.runtime.models.packed import HalfLinear, described, num_bytes, unpack
+from schemax.runtime.models.packed import BFloat16Linear, HalfLinear, described, num_bytes, unpack
 
 ROWS = (1, 8, 32, 128, 512)
 _REPEATS = 8
 
 
 @torch.inference_mode()
-def seconds(layers: Sequence[nn.Module], rows: int, width: int, threads: int) -> float:
+def seconds(layers: Sequence[nn.Module], inputs: torch.Tensor, threads: int) -> float:
     """Returns the shortest time of a product with every layer."""
     torch.set_num_threads(threads)
-    inputs, shortest = torch.randn(rows, width), float("inf")
+    shortest = float("inf")
     for _ in range(_REPEATS):
         began = time.perf_counter()
         for layer in layers:
@@ -38,15 +38,19 @@ def seconds(layers: Sequence[nn.Module], rows: int, width: int, threads: int) ->
     return shortest
 
 
-def show_products(outputs: int, width: int, count: int, rows: Sequence[int]) -> None:
+def show_products(
+    outputs: int, width: int, count: int, rows: Sequence[int], dtype: torch.dtype
+) -> None:
     """Prints speed-ups for numbers of rows; `count` layers, so that none stays in a cache."""
-    plain = [nn.Linear(width, outputs, bias=False) for _ in range(count)]
-    packed = [HalfLinear(layer) for layer in plain]
+    plain = [nn.Linear(width, outputs, bias=False, dtype=dtype) for _ in range(count)]
+    kind = BFloat16Linear if dtype == torch.bfloat16 else HalfLinear
+    packed = [kind(layer) for layer in plain]
     print("| rows | one thread | two threads | two over one, packed | two over one, torch |")
     print("| --- | --- | --- | --- | --- |")
     for number in rows:
-        one, two = (seconds(plain, number, width, threads) for threads in (1, 2))
-        own, both = (seconds(packed, number, width, threads) for threads in (1, 2))
+        inputs = torch.randn(number, width, dtype=dtype)
+        one, two = (seconds(plain, inputs, threads) for threads in (1, 2))
+        own, both = (seconds(packed, inputs, threads) for threads in (1, 2))
         ratios = (one / own, two / both, own / both, one / two)
         print(f"| {number} |", " | ".join(f"{ratio:.1f}" for ratio in ratios), "|")
 
@@ -60,15 +64,19 @@ def main() -> None:
     parser.add_argument("--labels", type=Path)
     parser.add_argument("--demonstrations", type=Path)
     parser.add_argument("--documents", type=int, default=32)
+    parser.add_argument("--dtype", choices=("auto", "bfloat16"), default="auto")
     given = parser.parse_args()
-    show_products(given.outputs, given.width, given.layers, ROWS)
+    dtype = torch.bfloat16 if given.dtype == "bfloat16" else torch.float32
+    show_products(given.outputs, given.width, given.layers, ROWS, dtype)
     if given.model is None:
         return
     work = read_work(given.labels, given.documents, given.demonstrations, 4, "json")
     ways = {
-        "by default": Extractor.from_pretrained(given.model),
-        "in four bits": Extractor.from_pretrained(given.model, quantization="int4"),
-        "not packed": Extractor.from_pretrained(given.model),
+        "packed": Extractor.from_pretrained(given.model, dtype=given.dtype),
+        "in four bits": Extractor.from_pretrained(
+            given.model, dtype=given.dtype, quantization="int4"
+        ),
+        "not packed": Extractor.from_pretrained(given.model, dtype=given.dtype),
     }
     unpack(ways["not packed"].model.model)
     for name, way in ways.items():
