@@ -145,6 +145,20 @@ def test_every_family_takes_packed_modules_in_bfloat16(family: Family, codec: Te
     assert num_weights(module) == count == module.num_parameters()
 
 
+@needs_bfloat16
+@pytest.mark.usefixtures("always")
+@torch.inference_mode()
+def test_a_layer_that_another_library_has_quantized_stays_so(codec: TextCodec) -> None:
+    library = pytest.importorskip("torchao.quantization")
+    module = tiny_model("qwen3", codec.vocab_size).bfloat16().eval()
+    library.quantize_(module.model, library.Int8WeightOnlyConfig())
+    ids = torch.arange(24).view(2, 12) * 7 % codec.vocab_size
+    expected = module(input_ids=ids).logits
+    pack(module)
+    assert [type(part) for part in packed_modules(module)] == [BFloat16Linear]  # the output head
+    assert torch.equal(module(input_ids=ids).logits, expected)
+
+
 @pytest.mark.usefixtures("always")
 def test_weights_that_half_precision_lacks_stay_as_they_are(codec: TextCodec) -> None:
     module = narrow(tiny_model("qwen3", codec.vocab_size))

@@ -254,10 +254,10 @@ def _embeddings(model: nn.Module) -> set[int]:
 
 def _plain(model: nn.Module, kind: type[M]) -> Iterator[tuple[nn.Module, str, M]]:
     """Yields torch's own modules of a kind, each with the module that it is part of and its name
-    there."""
+    there; none whose weights are of another kind of tensor, such as torchao's."""
     for module in list(model.modules()):
         for name, layer in list(module.named_children()):
-            if type(layer) is kind:
+            if type(layer) is kind and type(layer.weight) is nn.Parameter:
                 yield module, name, layer
 
 
