@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from command_line import jsonl
 
 from benchmarks import other_engines
@@ -14,6 +15,7 @@ from recipes.packed_weights import show_products
 from recipes.server_costs import read_work
 from schemax import Extractor
 from schemax.base.resources import resource_dir
+from schemax.runtime.models.packed import multiplies_bfloat16
 
 FOLDER = str(resource_dir("embedded"))
 TEAS = [
@@ -47,6 +49,9 @@ def test_rivals_read_the_same_prompt_and_write_under_the_schema(tmp_path: Path) 
     )
 
 
-def test_products_of_packed_weights(capsys: pytest.CaptureFixture[str]) -> None:
-    show_products(32, 16, 2, (1, 3))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_of_packed_weights(dtype: torch.dtype, capsys: pytest.CaptureFixture[str]) -> None:
+    if dtype == torch.bfloat16 and not multiplies_bfloat16():
+        pytest.skip("oneDNN has no bfloat16 for this processor")
+    show_products(32, 16, 2, (1, 3), dtype)
     assert capsys.readouterr().out.count("\n") == 4
