@@ -197,10 +197,11 @@ class HalfEmbedding(PackedModule):
 
 
 def pack(model: nn.Module, *, may_round: bool = False) -> None:
-    """Packs a model on a CPU in place: float32 in half precision, if that is faster here; bfloat16.
+    """Packs a model on a CPU, in place, if its products are faster then on this processor.
 
-    Modules whose weights half precision does not hold stay as they are. may_round: whether they are
-    rounded to it instead, because the model was made for 16 bits or fewer.
+    A model in float32 is packed in half precision, one in bfloat16 stays in bfloat16. Modules whose
+    weights half precision does not hold are left as they are. may_round: whether they are rounded
+    to it instead, because the model was made for 16 bits or fewer.
     """
     if num_weights(model) < _LEAST:
         return
