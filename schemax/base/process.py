@@ -120,10 +120,9 @@ def share_processors() -> None:
 def use_threads(count: int) -> None:
     """Makes torch compute with this many threads; best called before torch is imported.
 
-    `torch.set_num_threads` sets MKL's number, too. With more than one, MKL then begins a team of
-    threads in each product of matrices inside an operation that already has its threads, and
-    attention to a few keys takes four times as long. So torch is told only where it has another
-    number.
+    `torch.set_num_threads` sets MKL's number, too. With more than one, MKL then begins threads for
+    each product inside an operation that has its threads already, such as attention. So torch is
+    told only where it has another number.
     """
     os.environ["OMP_NUM_THREADS"] = str(count)
     import torch

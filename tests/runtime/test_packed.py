@@ -145,18 +145,13 @@ def test_every_family_takes_packed_modules_in_bfloat16(family: Family, codec: Te
     assert num_weights(module) == count == module.num_parameters()
 
 
-@needs_bfloat16
 @pytest.mark.usefixtures("always")
-@torch.inference_mode()
-def test_a_layer_that_another_library_has_quantized_stays_so(codec: TextCodec) -> None:
-    library = pytest.importorskip("torchao.quantization")
-    module = tiny_model("qwen3", codec.vocab_size).bfloat16().eval()
-    library.quantize_(module.model, library.Int8WeightOnlyConfig())
-    ids = torch.arange(24).view(2, 12) * 7 % codec.vocab_size
-    expected = module(input_ids=ids).logits
-    pack(module)
-    assert [type(part) for part in packed_modules(module)] == [BFloat16Linear]  # the output head
-    assert torch.equal(module(input_ids=ids).logits, expected)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_model_that_another_library_has_quantized_stays_so(saved_model: Path, dtype: str) -> None:
+    pytest.importorskip("torchao")
+    small = Extractor.from_pretrained(saved_model, device="cpu", dtype=dtype, quantization="int8")
+    assert not list(packed_modules(small.model.model))
+    assert len(small.extract(TITLES, Typed, on_error="null")) == len(TITLES)
 
 
 @pytest.mark.usefixtures("always")

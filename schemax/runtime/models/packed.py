@@ -12,8 +12,8 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import torch
@@ -48,7 +48,7 @@ class PackedModule(nn.Module, ABC):
     form: what the weights are packed in, in words.
     """
 
-    form = "half precision"
+    form: str
 
     def __init__(self, module: nn.Module, packed: Any, *, is_tied: bool = False) -> None:
         super().__init__()
@@ -106,6 +106,8 @@ class PackedLinear(PackedModule):
 class HalfLinear(PackedLinear):
     """A linear layer in half precision, in FBGEMM's form, which computes in float32."""
 
+    form = "half precision"
+
     def __init__(self, layer: nn.Linear, *, is_tied: bool = False) -> None:
         packed = torch.ops.quantized.linear_prepack_fp16(*_wide(layer))
         super().__init__(layer, packed, is_tied=is_tied)
@@ -120,22 +122,26 @@ class HalfLinear(PackedLinear):
 
 
 class BFloat16Linear(PackedLinear):
-    """A linear layer in bfloat16, in oneDNN's order; its outputs are those of torch's own layer."""
+    """A linear layer in bfloat16, whose outputs are those of torch's own.
+
+    packed: the weights in oneDNN's order; the bias.
+    """
 
     form = "bfloat16"
 
     def __init__(self, layer: nn.Linear, *, is_tied: bool = False) -> None:
-        packed = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), _USUAL_ROWS)
-        super().__init__(layer, packed, is_tied=is_tied)
-        self.own_bias = None if layer.bias is None else layer.bias.detach()
+        ordered = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), _USUAL_ROWS)
+        bias = None if layer.bias is None else layer.bias.detach()
+        super().__init__(layer, (ordered, bias), is_tied=is_tied)
 
     def forward(self, inputs: Tensor) -> Tensor:
         product = torch.ops.mkldnn._linear_pointwise
-        outputs: Tensor = product(inputs, self.packed, self.own_bias, "none", [], "")
+        outputs: Tensor = product(inputs, *self.packed, "none", [], "")
         return outputs
 
     def _unpacked(self) -> tuple[Tensor, Tensor | None]:
-        return self.packed.to_dense(), self.own_bias
+        ordered, bias = self.packed
+        return ordered.to_dense(), bias
 
 
 class FourBitLinear(PackedLinear):
@@ -182,6 +188,8 @@ def _wide(layer: nn.Linear) -> tuple[Tensor, Tensor | None]:
 class HalfEmbedding(PackedModule):
     """An embedding in half precision: ids -> (..., size) in float32."""
 
+    form = "half precision"
+
     def __init__(self, layer: nn.Embedding) -> None:
         super().__init__(layer, layer.weight.detach().half())
 
@@ -197,22 +205,19 @@ class HalfEmbedding(PackedModule):
 
 
 def pack(model: nn.Module, *, may_round: bool = False) -> None:
-    """Packs a model on a CPU, in place, if its products are faster then on this processor.
+    """Packs a model on a CPU, in place.
 
-    A model in float32 is packed in half precision, one in bfloat16 stays in bfloat16. Modules whose
-    weights half precision does not hold are left as they are. may_round: whether they are rounded
-    to it instead, because the model was made for 16 bits or fewer.
+    One in float32 takes half precision, if that is faster here; modules whose weights half
+    precision does not hold are left as they are. may_round: whether they are rounded to it instead,
+    because the model was made for 16 bits or fewer. One in bfloat16 stays in it. A model that
+    another library has quantized is left as it is.
     """
-    if num_weights(model) < _LEAST:
+    if num_weights(model) < _LEAST or getattr(model, "is_quantized", False):
         return
     if model.dtype == torch.float32 and is_faster():
         _pack_halves(model, may_round)
     if model.dtype == torch.bfloat16 and multiplies_bfloat16():
-        embeddings = _embeddings(model)
-        for module, name, layer in _plain(model, nn.Linear):
-            if layer.weight.dtype == torch.bfloat16:
-                own = BFloat16Linear(layer, is_tied=id(layer.weight) in embeddings)
-                setattr(module, name, own)
+        _pack_linear(model, BFloat16Linear, lambda weight: weight.dtype == torch.bfloat16)
 
 
 def pack_four_bits(model: nn.Module, dtype: torch.dtype, *, keeps_more: bool) -> None:
@@ -238,27 +243,32 @@ def pack_four_bits(model: nn.Module, dtype: torch.dtype, *, keeps_more: bool) ->
 
 
 def _pack_halves(model: nn.Module, may_round: bool) -> None:
-    embeddings = _embeddings(model)
-    for module, name, layer in _plain(model, nn.Linear):
-        if _fits(layer.weight.detach(), may_round):
-            setattr(module, name, HalfLinear(layer, is_tied=id(layer.weight) in embeddings))
+    _pack_linear(model, HalfLinear, partial(_fits, may_round=may_round))
     used = Counter(id(part) for each in model.modules() for part in each.parameters(recurse=False))
     for module, name, table in _plain(model, nn.Embedding):
         if used[id(table.weight)] == 1 and _fits(table.weight.detach(), may_round):
             setattr(module, name, HalfEmbedding(table))
 
 
-def _embeddings(model: nn.Module) -> set[int]:
-    """The ids of the tables of embeddings, of which some families have kinds of their own."""
-    return {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
+def _pack_linear(
+    model: nn.Module,
+    kind: type[HalfLinear] | type[BFloat16Linear],
+    holds: Callable[[Tensor], bool],
+) -> None:
+    """Packs the linear layers whose weights the kind holds."""
+    # Not only torch's own embeddings: some families have a kind of their own.
+    tables = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
+    for module, name, layer in _plain(model, nn.Linear):
+        if holds(layer.weight.detach()):
+            setattr(module, name, kind(layer, is_tied=id(layer.weight) in tables))
 
 
 def _plain(model: nn.Module, kind: type[M]) -> Iterator[tuple[nn.Module, str, M]]:
     """Yields torch's own modules of a kind, each with the module that it is part of and its name
-    there; none whose weights are of another kind of tensor, such as torchao's."""
+    there."""
     for module in list(model.modules()):
         for name, layer in list(module.named_children()):
-            if type(layer) is kind and type(layer.weight) is nn.Parameter:
+            if type(layer) is kind:
                 yield module, name, layer
 
 

@@ -113,7 +113,7 @@ def load(
     if in_four_bits:
         with refusing(files.name):
             pack_four_bits(model, computed_in, keeps_more=files.gguf is not None)
-    elif target.type == "cpu" and not (device_map or quantization):
+    elif target.type == "cpu" and not device_map:
         is_narrow = trained.dtype is not None or files.gguf is not None
         pack(model, may_round=dtype == "auto" and is_narrow)
     give_back_memory()  # copies of the weights from before they were packed, as large as these
